@@ -1,0 +1,129 @@
+package ipam
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/netip"
+	"time"
+)
+
+// Owner is who asks for an address or gives it back: one network interface of
+// one container.
+type Owner struct {
+	ContainerID string // CNI_CONTAINERID: the pod's sandbox, new at each restart of it
+	IfName      string // CNI_IFNAME
+	PodRef      string // "namespace/name"; "" when the runtime names no pod
+	UID         string // of the pod; "" when unknown
+	Node        string // the node this runs on; "" when unknown
+	Network     string // name of the CNI network; "" when unknown
+}
+
+// Record says who holds an address. The first four fields decide ownership; the
+// others are details and zero when unknown.
+type Record struct {
+	ContainerID string
+	IfName      string // "" in records of old versions: any interface of the container
+	PodRef      string // "namespace/name", or "" for an owner without a pod
+	Gen         string // random token rewritten at every ADD; "" in records of old versions
+
+	UID     string
+	Node    string
+	Network string
+	Since   time.Time
+}
+
+// NewRecord is the record of an owner that takes an address now.
+func NewRecord(o Owner, now time.Time) Record {
+	return Record{
+		ContainerID: o.ContainerID, IfName: o.IfName, PodRef: o.PodRef, Gen: newGen(),
+		UID: o.UID, Node: o.Node, Network: o.Network, Since: now.UTC().Truncate(time.Second),
+	}
+}
+
+func newGen() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return hex.EncodeToString(b[:])
+}
+
+// Same reports whether two records name the same holding: what a release tests,
+// so that it never frees a newer holder of the address. Details do not count. A
+// token that is missing on one side is unknown and does not tell them apart: old
+// resource definitions prune it.
+func (r Record) Same(other Record) bool {
+	return r.ContainerID == other.ContainerID && r.IfName == other.IfName &&
+		(r.Gen == other.Gen || r.Gen == "" || other.Gen == "")
+}
+
+// OfContainer reports whether the record is this very container interface's.
+// A record without an interface name is every interface's of its container.
+func (r Record) OfContainer(containerID, ifName string) bool {
+	return r.ContainerID == containerID && (r.IfName == ifName || r.IfName == "")
+}
+
+// OwnedBy reports whether the owner may continue the record: it is the
+// container's own, or the same pod's and interface's under an older container
+// id (adoption). A pod of the same name with another known UID is another pod.
+// Owners without a pod have their container id alone.
+func (r Record) OwnedBy(o Owner) bool {
+	if r.OfContainer(o.ContainerID, o.IfName) {
+		return true
+	}
+	if o.PodRef == "" || r.PodRef != o.PodRef {
+		return false
+	}
+	if r.UID != "" && o.UID != "" && r.UID != o.UID {
+		return false
+	}
+	return r.IfName == o.IfName || r.IfName == ""
+}
+
+// Holder is the record's owner in words for a person: "namespace/name", or the
+// container id when there is no pod.
+func (r Record) Holder() string {
+	if r.PodRef != "" {
+		return r.PodRef
+	}
+	if r.ContainerID == "" {
+		return "an unknown owner"
+	}
+	return "container " + r.ContainerID
+}
+
+// PoolID names a pool: one range in one address space, or one node's slice of
+// it.
+type PoolID struct {
+	Network string       // network_name; "" is the default address space
+	Node    string       // "" unless the pool is a node's slice
+	Range   netip.Prefix // masked
+}
+
+// String is the pool in words: "10.0.0.0/26", "10.0.0.0/26 of network a, node b".
+func (id PoolID) String() string {
+	text := id.Range.String()
+	if id.Network != "" {
+		text += " of network " + id.Network
+	}
+	if id.Node != "" {
+		text += ", node " + id.Node
+	}
+	return text
+}
+
+// Pool is a pool's content as read from the store.
+type Pool struct {
+	ID      PoolID
+	Exists  bool                  // false: nothing stored yet, Records is empty
+	Base    netip.Addr            // addresses below it cannot be recorded in this pool
+	Records map[netip.Addr]Record // by address
+	Bad     []string              // keys of entries that cannot be read; they are left as they are
+}
+
+// Reservation claims an address in a whole address space (one network_name),
+// across the ranges that contain it.
+type Reservation struct {
+	Network string // network_name
+	Address netip.Addr
+	Record         // Gen is not stored in reservations
+	Range   string // the pool it belongs to as a CIDR; "" when unknown
+}

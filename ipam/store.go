@@ -1,0 +1,76 @@
+package ipam
+
+import (
+	"context"
+	"net/netip"
+)
+
+// Store keeps records. Stores differ in how they make a write atomic, not in
+// policy: which address to choose, whether to adopt, what to roll back is decided
+// by the Allocator.
+//
+// All methods are safe for concurrent use, obey the context's deadline, and
+// retry what is worth retrying (time-outs, refusals, lost answers) until then.
+// Errors they answer wrap one of the errors of errors.go.
+type Store interface {
+	// Read returns a pool's records. A pool that nobody has written yet is not
+	// an error: Exists is false and there are no records. Read creates nothing.
+	// The records need not carry their details (UID, Node, Network, Since):
+	// those may be stored elsewhere, see Reservation.
+	Read(ctx context.Context, id PoolID) (*Pool, error)
+
+	// Commit carries out changes and answers one error for each, in order; nil
+	// is success. Each change is atomic and stands for itself: that one fails
+	// does not fail the others. A batch of one is the normal case.
+	//
+	// A change whose precondition does not hold answers a *ConflictError and
+	// leaves nothing behind. A change that had been carried out already (a
+	// repeated call, an answer that got lost) succeeds.
+	//
+	// An error that wraps ErrUnavailable means that the outcome may be unknown:
+	// the change may have been carried out, and Commit could not find out.
+	Commit(ctx context.Context, changes []Change) []error
+
+	// Reservation returns the reservation of an address, or nil if there is
+	// none.
+	Reservation(ctx context.Context, network string, a netip.Addr) (*Reservation, error)
+
+	// Snapshot returns everything that is stored, details included: for
+	// clean-up, audits and garbage collection, never on the way of a pod.
+	Snapshot(ctx context.Context) (*Snapshot, error)
+
+	// Ready makes one cheap request and answers nil if the store can serve.
+	Ready(ctx context.Context) error
+
+	// Close releases files and connections.
+	Close() error
+}
+
+// Change replaces the record of one address: a compare-and-swap.
+//
+//	Before  After   meaning
+//	nil     set     take a free address
+//	set     set     rewrite a record: adoption, or the same owner again
+//	set     nil     release
+//
+// Before is compared by Record.Same. Releasing an address that somebody else
+// holds by now, or nobody, is a success: the owner named no longer holds it.
+type Change struct {
+	Pool    PoolID
+	Address netip.Addr
+	Before  *Record
+	After   *Record
+
+	// Overlap asks for a reservation beside the record: taken before it. A
+	// take or rewrite fails if the reservation is somebody else's; one that
+	// this owner left behind at a crash is continued. A release always looks
+	// for the reservation of its owner and frees it after the record, whatever
+	// Overlap says.
+	Overlap bool
+}
+
+// Snapshot is the whole content of a store.
+type Snapshot struct {
+	Pools        []*Pool
+	Reservations []Reservation
+}
