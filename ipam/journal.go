@@ -1,0 +1,123 @@
+package ipam
+
+import (
+	"log/slog"
+	"net/netip"
+	"slices"
+)
+
+// Journal is what a node remembers of the addresses it handed out, so that a
+// release finds them without reading pools, also after their range has been
+// edited away from the network configuration. It is a help, never the truth: each
+// thing it says is tested against the store, and a node that cannot keep one works
+// without.
+type Journal interface {
+	// Load returns what is remembered for the owner's pod and interface (for
+	// its container and interface when there is no pod), of older containers
+	// too.
+	Load(owner Owner) ([]Holding, error)
+	// Save replaces what Load returns; nothing removes it.
+	Save(owner Owner, holdings []Holding) error
+}
+
+// Holding is a record that may exist: it is noted before it is written.
+type Holding struct {
+	Pool    PoolID
+	Address netip.Addr
+	Record  Record
+}
+
+// memory is the journal's page for one owner during one call.
+type memory struct {
+	journal Journal
+	owner   Owner
+	log     *slog.Logger
+	loaded  []Holding
+	dirty   bool
+}
+
+// recall opens the owner's page. A journal that cannot be read is no reason to
+// fail: the pools know.
+func (a *Allocator) recall(owner Owner) *memory {
+	m := &memory{journal: a.Journal, owner: owner, log: a.Log}
+	loaded, err := a.Journal.Load(owner)
+	if err != nil {
+		a.Log.Debug("node's journal cannot be read", "error", err)
+		return m
+	}
+	m.loaded = loaded
+	return m
+}
+
+// own lists what this very container may hold.
+func (m *memory) own() []Holding {
+	return slices.DeleteFunc(slices.Clone(m.loaded), func(h Holding) bool {
+		return !h.Record.OfContainer(m.owner.ContainerID, m.owner.IfName)
+	})
+}
+
+// older lists the addresses that older containers of the pod may hold, or have
+// reserved when they died.
+func (m *memory) older(owner Owner) []netip.Addr {
+	var addresses []netip.Addr
+	for _, h := range m.loaded {
+		if h.Record.ContainerID != owner.ContainerID && h.Record.OwnedBy(owner) {
+			addresses = append(addresses, h.Address)
+		}
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	return addresses
+}
+
+// intend notes what is about to be written, before it is.
+func (m *memory) intend(p *plan, changes []Change) {
+	var next []Holding
+	for _, s := range p.slots {
+		if s.done && s.change.After != nil {
+			next = append(next, Holding{s.change.Pool, s.change.Address, *s.change.After})
+		}
+	}
+	for _, c := range changes {
+		next = append(next, Holding{c.Pool, c.Address, *c.After})
+	}
+	for _, h := range m.loaded {
+		again := slices.ContainsFunc(next, func(n Holding) bool { return n.Pool == h.Pool && n.Address == h.Address })
+		if !again {
+			next = append(next, h)
+		}
+	}
+	m.save(next)
+	m.dirty = true
+}
+
+// restore forgets what was intended and did not come about.
+func (m *memory) restore() {
+	if m.dirty {
+		m.save(m.loaded)
+	}
+}
+
+// forget drops what this container held, once it is released.
+func (m *memory) forget() {
+	if len(m.loaded) == 0 {
+		return
+	}
+	m.save(slices.DeleteFunc(slices.Clone(m.loaded), func(h Holding) bool {
+		return h.Record.OfContainer(m.owner.ContainerID, m.owner.IfName)
+	}))
+}
+
+func (m *memory) save(holdings []Holding) {
+	if err := m.journal.Save(m.owner, holdings); err != nil {
+		m.log.Debug("node's journal cannot be written", "error", err)
+	}
+}
+
+// NoJournal remembers nothing.
+type NoJournal struct{}
+
+// Load returns nothing.
+func (NoJournal) Load(Owner) ([]Holding, error) { return nil, nil }
+
+// Save does nothing.
+func (NoJournal) Save(Owner, []Holding) error { return nil }
