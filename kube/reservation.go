@@ -1,0 +1,236 @@
+package kube
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/whereabouts-cni/whereabouts/ipam"
+)
+
+// undoTimeout is for taking back a reservation when the caller's own time is
+// over.
+const undoTimeout = 3 * time.Second
+
+// reserve makes the reservation of an address the change's: creates it, or
+// rewrites one of the same owner.
+func (s *Store) reserve(ctx context.Context, c ipam.Change) (*reservation, error) {
+	name := ReservationName(c.Pool.Network, c.Address)
+	var pause backoff
+	create := c.Before == nil
+	if !create {
+		got, err := s.takeOver(ctx, name, c)
+		if err == nil {
+			return got, nil
+		}
+		create = isMissing(err, name)
+	}
+	for {
+		if create {
+			got, err := s.createReservation(ctx, name, c)
+			if err == nil {
+				return got, nil
+			}
+			if !isStatus(err, http.StatusConflict) {
+				if !transient(err) {
+					return nil, s.client.explain("create reservation "+name, err)
+				}
+				if waitErr := pause.wait(ctx, err); waitErr != nil {
+					return nil, s.client.explain("create reservation "+name, waitErr)
+				}
+			}
+		}
+		// Somebody has it, perhaps we ourselves by a try whose answer was lost.
+		there, err := s.getReservation(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		create = there == nil
+		if create {
+			continue
+		}
+		if !mayContinue(there.Spec, c) {
+			return nil, &ipam.ConflictError{Address: c.Address, Holder: there.Spec.record(), Reserved: true, Range: there.Spec.Range}
+		}
+		got, err := s.rewriteReservation(ctx, *there, newReservationSpec(*c.After, c.Pool))
+		if err == nil {
+			return got, nil
+		}
+		if !transient(err) && !isStatus(err, http.StatusConflict) && !isMissing(err, name) {
+			return nil, s.client.explain("rewrite reservation "+name, err)
+		}
+		if waitErr := pause.wait(ctx, err); waitErr != nil {
+			return nil, s.client.explain("rewrite reservation "+name, waitErr)
+		}
+	}
+}
+
+// mayContinue reports whether the owner of a change may make a reservation that
+// is already there its own: one it left behind at a crash, or the one beside the
+// record it rewrites.
+func mayContinue(there reservationSpec, c ipam.Change) bool {
+	r := there.record()
+	switch {
+	case there.Range != "" && there.Range != c.Pool.Range.String():
+		return false
+	case r.ContainerID == c.After.ContainerID && r.IfName == c.After.IfName:
+		return true
+	case anotherPod(r, *c.After):
+		return false
+	case r.PodRef != "" && r.PodRef == c.After.PodRef && r.IfName == c.After.IfName:
+		return true
+	default:
+		return c.Before != nil && standsBeside(r, *c.Before)
+	}
+}
+
+// anotherPod reports two pods of one name: their known UIDs differ.
+func anotherPod(a, b ipam.Record) bool {
+	return a.PodRef == b.PodRef && a.UID != "" && b.UID != "" && a.UID != b.UID
+}
+
+// standsBeside reports whether a reservation is the other half of a record that
+// exists at its address. Old ones lack the container id; one that differs from the
+// record's is stale, since an older plugin that adopts a record rewrites just the
+// record's, so that pod and interface decide.
+func standsBeside(r, record ipam.Record) bool {
+	sameInterface := r.IfName == record.IfName || r.IfName == "" || record.IfName == ""
+	if r.ContainerID == record.ContainerID {
+		return sameInterface
+	}
+	// Owners without a pod have their container id alone.
+	known := r.PodRef != "" || r.ContainerID == ""
+	return known && r.PodRef == record.PodRef && sameInterface
+}
+
+func (s *Store) createReservation(ctx context.Context, name string, c ipam.Change) (*reservation, error) {
+	object := reservation{
+		APIVersion: apiVersion, Kind: "OverlappingRangeIPReservation",
+		Metadata: objectMeta{Name: name, Namespace: s.client.namespace},
+		Spec:     newReservationSpec(*c.After, c.Pool),
+	}
+	var made reservation
+	err := s.client.do(ctx, request{method: http.MethodPost, path: s.path(reservationResource, ""), body: object, slim: true}, &made)
+	if err != nil {
+		return nil, err
+	}
+	return &made, nil
+}
+
+// takeOver rewrites the reservation beside a record in one request, on the
+// assumption that it is as it should be; it fails when anything is not.
+func (s *Store) takeOver(ctx context.Context, name string, c ipam.Change) (*reservation, error) {
+	ops := []any{
+		operation{Op: "test", Path: "/spec/podref", Value: c.Before.PodRef},
+		operation{Op: "test", Path: "/spec/ifname", Value: c.Before.IfName},
+		operation{Op: "test", Path: "/spec/containerid", Value: c.Before.ContainerID},
+		operation{Op: "test", Path: "/spec/range", Value: c.Pool.Range.String()},
+	}
+	if c.After.UID != "" {
+		ops = append(ops, operation{Op: "test", Path: "/spec/uid", Value: c.After.UID})
+	}
+	ops = append(ops, operation{Op: "replace", Path: "/spec", Value: newReservationSpec(*c.After, c.Pool)})
+	var object reservation
+	err := s.client.do(ctx, request{
+		method: http.MethodPatch, path: s.path(reservationResource, name), contentType: jsonPatch, body: ops, slim: true,
+	}, &object)
+	if err != nil {
+		return nil, err
+	}
+	return &object, nil
+}
+
+// rewriteReservation replaces the spec of a reservation unless it has changed
+// since it was read.
+func (s *Store) rewriteReservation(ctx context.Context, there reservation, spec reservationSpec) (*reservation, error) {
+	ops := []any{
+		operation{Op: "test", Path: "/metadata/uid", Value: there.Metadata.UID},
+		operation{Op: "test", Path: "/metadata/resourceVersion", Value: there.Metadata.ResourceVersion},
+		operation{Op: "replace", Path: "/spec", Value: spec},
+	}
+	var object reservation
+	err := s.client.do(ctx, request{
+		method: http.MethodPatch, path: s.path(reservationResource, there.Metadata.Name), contentType: jsonPatch, body: ops, slim: true,
+	}, &object)
+	if isStatus(err, http.StatusUnprocessableEntity) {
+		return nil, &statusError{code: http.StatusConflict, message: "reservation has changed"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &object, nil
+}
+
+// unreserve frees the reservation of a released record, if it is the record's.
+// there is the reservation as it was before the record was removed: whoever has
+// claimed the address since has given it another resource version. removed says
+// that this very change removed the record; without that, only the container id
+// tells whose a reservation is.
+func (s *Store) unreserve(ctx context.Context, c ipam.Change, there reservation, removed bool) error {
+	name := there.Metadata.Name
+	var pause backoff
+	for {
+		r := there.Spec.record()
+		ours := r.ContainerID == c.Before.ContainerID
+		if there.Spec.Range != "" && there.Spec.Range != c.Pool.Range.String() || !ours && !removed || !standsBeside(r, *c.Before) {
+			return nil
+		}
+		err := s.deleteReservation(ctx, there)
+		if err == nil || isMissing(err, name) {
+			return nil
+		}
+		if !transient(err) && !isStatus(err, http.StatusConflict) {
+			return s.client.explain("delete reservation "+name, err)
+		}
+		if waitErr := pause.wait(ctx, err); waitErr != nil {
+			return s.client.explain("delete reservation "+name, waitErr)
+		}
+		again, err := s.getReservation(ctx, name)
+		if err != nil || again == nil {
+			return err
+		}
+		if again.Metadata.ResourceVersion != there.Metadata.ResourceVersion {
+			removed = false // somebody has written it since
+		}
+		there = *again
+	}
+}
+
+// deleteReservation names UID and resource version: a UID alone would not protect
+// a reservation that somebody has adopted since.
+func (s *Store) deleteReservation(ctx context.Context, r reservation) error {
+	return s.client.do(ctx, request{
+		method: http.MethodDelete, path: s.path(reservationResource, r.Metadata.Name),
+		body: map[string]any{
+			"apiVersion": "v1", "kind": "DeleteOptions",
+			"preconditions": map[string]string{"uid": r.Metadata.UID, "resourceVersion": r.Metadata.ResourceVersion},
+		},
+	}, nil)
+}
+
+// undoReserve gives up a claim whose record could not be written: the reservation
+// goes back to the holder of the record that is there, and is deleted when there
+// is none. What fails here is left to reconcile.
+func (s *Store) undoReserve(ctx context.Context, c ipam.Change, mine reservation, o outcome) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	var holder *ipam.Record
+	switch {
+	case o.others && o.entry.PodRef != "" && o.entry.PodRef == c.After.PodRef && o.entry.IfName == c.After.IfName:
+		holder = &o.entry
+	case c.Before != nil && !o.others && !o.gone:
+		holder = c.Before
+	}
+	var pause backoff
+	for {
+		var err error
+		if holder != nil {
+			_, err = s.rewriteReservation(ctx, mine, newReservationSpec(*holder, c.Pool))
+		} else {
+			err = s.deleteReservation(ctx, mine)
+		}
+		if err == nil || !transient(err) || pause.wait(ctx, err) != nil {
+			return
+		}
+	}
+}
