@@ -1,0 +1,3 @@
+// Package commands has one file for each role of the binary: flags, wiring and
+// output. Decisions are made in package ipam.
+package commands

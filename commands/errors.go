@@ -1,0 +1,59 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/whereabouts-cni/whereabouts/ipam"
+	"github.com/whereabouts-cni/whereabouts/kube"
+)
+
+// Error codes of our own; those below 100 are the CNI spec's (1.1, section 5).
+const (
+	codeNotRecorded = 100 // CHECK: an address in use is not recorded for its user
+	codeCorrupt     = 101 // a stored object cannot be understood
+	codeDenied      = 102 // the datastore refuses us: rights, credentials, definitions
+	codeInternal    = 199 // a fault of ours
+)
+
+// cniError maps an error to a CNI error code. This is the only place that does.
+func cniError(err error) *types.Error {
+	var already *types.Error
+	if errors.As(err, &already) {
+		return already
+	}
+	code := uint(codeInternal)
+	for _, c := range []struct {
+		is   error
+		code uint
+	}{
+		{ipam.ErrDecode, types.ErrDecodingFailure},
+		{ipam.ErrArgs, types.ErrInvalidEnvironmentVariables},
+		{ipam.ErrInvalid, types.ErrInvalidNetworkConfig},
+		{ipam.ErrExhausted, types.ErrTryAgainLater},
+		{ipam.ErrConflict, types.ErrTryAgainLater},
+		{ipam.ErrUnavailable, types.ErrTryAgainLater},
+		{ipam.ErrNotRecorded, codeNotRecorded},
+		{ipam.ErrCorrupt, codeCorrupt},
+		{ipam.ErrDenied, codeDenied},
+	} {
+		if errors.Is(err, c.is) {
+			code = c.code
+			break
+		}
+	}
+	return types.NewError(code, err.Error(), "")
+}
+
+// describe adds where to look.
+func describe(e *types.Error, err error, cfg *ipam.Config) *types.Error {
+	var exhausted *ipam.ExhaustedError
+	if e.Details == "" && cfg.Datastore == ipam.DatastoreKubernetes && errors.As(err, &exhausted) {
+		e.Details = fmt.Sprintf("ippool %s has the holders", kube.PoolName(exhausted.Pool))
+	}
+	return e
+}
+
+func isUnavailable(err error) bool { return errors.Is(err, ipam.ErrUnavailable) }

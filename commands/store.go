@@ -1,0 +1,27 @@
+package commands
+
+import (
+	"fmt"
+
+	"github.com/whereabouts-cni/whereabouts/ipam"
+	"github.com/whereabouts-cni/whereabouts/ipam/local"
+	"github.com/whereabouts-cni/whereabouts/kube"
+)
+
+// openStore opens the datastore that the configuration names, and no other: a
+// store that does not work is an error, never a reason to use another one.
+func openStore(cfg *ipam.Config, getenv func(string) string) (ipam.Store, error) {
+	switch cfg.Datastore {
+	case ipam.DatastoreLocal:
+		return local.Open(cfg.LocalPath)
+	case ipam.DatastoreKubernetes:
+		client, err := kube.NewClient(kube.Options{Kubeconfig: cfg.Kubeconfig, Getenv: getenv})
+		if err != nil {
+			return nil, err
+		}
+		return kube.NewStore(client), nil
+	default:
+		return nil, fmt.Errorf("%w: datastore: this version has no %q; use %q or %q",
+			ipam.ErrInvalid, cfg.Datastore, ipam.DatastoreKubernetes, ipam.DatastoreLocal)
+	}
+}
