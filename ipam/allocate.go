@@ -186,7 +186,7 @@ func (a *Allocator) share(ctx context.Context, p *plan, s *slot) error {
 			return err
 		}
 		if r != nil && r.ContainerID == record.ContainerID {
-			record.Network = r.Network
+			record.Network = r.Record.Network
 		}
 	}
 	return p.shareOrFail(s, address, record, a.Log)

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -12,57 +13,70 @@ import (
 // over.
 const undoTimeout = 3 * time.Second
 
+// claim is a reservation that is a change's: the one it has just written, or of
+// a release the one it found.
+type claim struct {
+	reservation
+	created bool // there was none before
+}
+
 // reserve makes the reservation of an address the change's: creates it, or
 // rewrites one of the same owner.
-func (s *Store) reserve(ctx context.Context, c ipam.Change) (*reservation, error) {
+func (s *Store) reserve(ctx context.Context, c ipam.Change) (*claim, error) {
 	name := ReservationName(c.Pool.Network, c.Address)
-	var pause backoff
-	create := c.Before == nil
-	if !create {
-		got, err := s.takeOver(ctx, name, c)
-		if err == nil {
+	var err error
+	if c.Before == nil {
+		err = &statusError{code: http.StatusNotFound, name: name}
+	} else {
+		var got *claim
+		if got, err = s.takeOver(ctx, name, c); err == nil {
 			return got, nil
 		}
-		create = isMissing(err, name)
 	}
-	for {
-		if create {
-			got, err := s.createReservation(ctx, name, c)
-			if err == nil {
-				return got, nil
-			}
-			if !isStatus(err, http.StatusConflict) {
-				if !transient(err) {
-					return nil, s.client.explain("create reservation "+name, err)
-				}
-				if waitErr := pause.wait(ctx, err); waitErr != nil {
-					return nil, s.client.explain("create reservation "+name, waitErr)
-				}
-			}
+	var pause backoff
+	for refused := 0; ; {
+		var got *claim
+		if isMissing(err, name) {
+			got, err = s.createReservation(ctx, name, c)
+		} else {
+			// Somebody has it, perhaps we ourselves by a try whose answer was lost.
+			got, err = s.continueReservation(ctx, name, c)
 		}
-		// Somebody has it, perhaps we ourselves by a try whose answer was lost.
-		there, err := s.getReservation(ctx, name)
-		if err != nil {
-			return nil, err
+		if err == nil || errors.Is(err, ipam.ErrConflict) {
+			return got, err
 		}
-		create = there == nil
-		if create {
+		if isStatus(err, http.StatusUnprocessableEntity) {
+			refused++
+		}
+		retry := transient(err) || isStatus(err, http.StatusConflict) || isMissing(err, name) || refused == 1
+		if !retry {
+			return nil, s.client.explain("write reservation "+name, err)
+		}
+		if isStatus(err, http.StatusConflict) || isMissing(err, name) {
 			continue
 		}
-		if !mayContinue(there.Spec, c) {
-			return nil, &ipam.ConflictError{Address: c.Address, Holder: there.Spec.record(), Reserved: true, Range: there.Spec.Range}
-		}
-		got, err := s.rewriteReservation(ctx, *there, newReservationSpec(*c.After, c.Pool))
-		if err == nil {
-			return got, nil
-		}
-		if !transient(err) && !isStatus(err, http.StatusConflict) && !isMissing(err, name) {
-			return nil, s.client.explain("rewrite reservation "+name, err)
-		}
 		if waitErr := pause.wait(ctx, err); waitErr != nil {
-			return nil, s.client.explain("rewrite reservation "+name, waitErr)
+			return nil, s.client.explain("write reservation "+name, waitErr)
 		}
 	}
+}
+
+// continueReservation makes a reservation that is there the change's own, if it
+// may be.
+func (s *Store) continueReservation(ctx context.Context, name string, c ipam.Change) (*claim, error) {
+	var there reservation
+	err := s.client.do(ctx, request{method: http.MethodGet, path: s.path(reservationResource, name)}, &there)
+	if err != nil {
+		return nil, err
+	}
+	if !mayContinue(there.Spec, c) {
+		return nil, &ipam.ConflictError{Address: c.Address, Holder: there.Spec.record(), Reserved: true, Range: there.Spec.Range}
+	}
+	got, err := s.rewriteReservation(ctx, there, newReservationSpec(*c.After, c.Pool))
+	if err != nil {
+		return nil, err
+	}
+	return &claim{*got, c.Before == nil && there.Spec.ContainerID == c.After.ContainerID}, nil
 }
 
 // mayContinue reports whether the owner of a change may make a reservation that
@@ -103,7 +117,7 @@ func standsBeside(r, record ipam.Record) bool {
 	return known && r.PodRef == record.PodRef && sameInterface
 }
 
-func (s *Store) createReservation(ctx context.Context, name string, c ipam.Change) (*reservation, error) {
+func (s *Store) createReservation(ctx context.Context, name string, c ipam.Change) (*claim, error) {
 	object := reservation{
 		APIVersion: apiVersion, Kind: "OverlappingRangeIPReservation",
 		Metadata: objectMeta{Name: name, Namespace: s.client.namespace},
@@ -114,12 +128,12 @@ func (s *Store) createReservation(ctx context.Context, name string, c ipam.Chang
 	if err != nil {
 		return nil, err
 	}
-	return &made, nil
+	return &claim{made, true}, nil
 }
 
 // takeOver rewrites the reservation beside a record in one request, on the
 // assumption that it is as it should be; it fails when anything is not.
-func (s *Store) takeOver(ctx context.Context, name string, c ipam.Change) (*reservation, error) {
+func (s *Store) takeOver(ctx context.Context, name string, c ipam.Change) (*claim, error) {
 	ops := []any{
 		operation{Op: "test", Path: "/spec/podref", Value: c.Before.PodRef},
 		operation{Op: "test", Path: "/spec/ifname", Value: c.Before.IfName},
@@ -137,7 +151,7 @@ func (s *Store) takeOver(ctx context.Context, name string, c ipam.Change) (*rese
 	if err != nil {
 		return nil, err
 	}
-	return &object, nil
+	return &claim{object, false}, nil
 }
 
 // rewriteReservation replaces the spec of a reservation unless it has changed
@@ -179,7 +193,7 @@ func (s *Store) unreserve(ctx context.Context, c ipam.Change, there reservation,
 		if err == nil || isMissing(err, name) {
 			return nil
 		}
-		if !transient(err) && !isStatus(err, http.StatusConflict) {
+		if !transient(err) && !isStatus(err, http.StatusConflict) && !isStatus(err, http.StatusUnprocessableEntity) {
 			return s.client.explain("delete reservation "+name, err)
 		}
 		if waitErr := pause.wait(ctx, err); waitErr != nil {
@@ -210,12 +224,15 @@ func (s *Store) deleteReservation(ctx context.Context, r reservation) error {
 
 // undoReserve gives up a claim whose record could not be written: the reservation
 // goes back to the holder of the record that is there, and is deleted when there
-// is none. What fails here is left to reconcile.
-func (s *Store) undoReserve(ctx context.Context, c ipam.Change, mine reservation, o outcome) {
+// is none, or when it was not there before. What fails here is left to reconcile.
+func (s *Store) undoReserve(ctx context.Context, c ipam.Change, mine claim, o outcome) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	var holder *ipam.Record
 	switch {
+	case o.others && o.entry.OfContainer(c.After.ContainerID, c.After.IfName):
+		return // this owner's own record: the reservation stands beside it
+	case mine.created:
 	case o.others && o.entry.PodRef != "" && o.entry.PodRef == c.After.PodRef && o.entry.IfName == c.After.IfName:
 		holder = &o.entry
 	case c.Before != nil && !o.others && !o.gone:
@@ -225,9 +242,9 @@ func (s *Store) undoReserve(ctx context.Context, c ipam.Change, mine reservation
 	for {
 		var err error
 		if holder != nil {
-			_, err = s.rewriteReservation(ctx, mine, newReservationSpec(*holder, c.Pool))
+			_, err = s.rewriteReservation(ctx, mine.reservation, newReservationSpec(*holder, c.Pool))
 		} else {
-			err = s.deleteReservation(ctx, mine)
+			err = s.deleteReservation(ctx, mine.reservation)
 		}
 		if err == nil || !transient(err) || pause.wait(ctx, err) != nil {
 			return

@@ -95,7 +95,7 @@ func addDetails(pool *ipam.Pool, reserved map[string]ipam.Reservation) {
 		if !ok || r.ContainerID != record.ContainerID || r.ContainerID == "" {
 			continue
 		}
-		record.UID, record.Node, record.Network, record.Since = r.UID, r.Node, r.Network, r.Since
+		record.UID, record.Node, record.Network, record.Since = r.UID, r.Node, r.Record.Network, r.Since
 		pool.Records[address] = record
 	}
 }

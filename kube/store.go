@@ -151,17 +151,27 @@ func (s *Store) getReservation(ctx context.Context, name string) (*reservation, 
 	return &object, nil
 }
 
+func (s *Store) findReservation(ctx context.Context, name string) (*claim, error) {
+	found, err := s.getReservation(ctx, name)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	return &claim{reservation: *found}, nil
+}
+
 // Commit carries out changes: reservations first where one is taken, then the
 // entries of each pool in one patch, last the reservations that are freed.
 func (s *Store) Commit(ctx context.Context, changes []ipam.Change) []error {
 	changes = slices.Clone(changes) // a batch corrects what is known of the entries
 	errs := make([]error, len(changes))
-	claims := make([]*reservation, len(changes))
+	claims := make([]*claim, len(changes))
 	outcomes := make([]outcome, len(changes))
 	parallel(len(changes), func(i int) {
 		switch c := changes[i]; {
+		case !c.Pool.Range.Contains(c.Address):
+			errs[i] = fmt.Errorf("%w: %s does not lie in pool %s", ipam.ErrInvalid, c.Address, c.Pool)
 		case c.After == nil:
-			claims[i], errs[i] = s.getReservation(ctx, ReservationName(c.Pool.Network, c.Address))
+			claims[i], errs[i] = s.findReservation(ctx, ReservationName(c.Pool.Network, c.Address))
 		case c.Overlap:
 			claims[i], errs[i] = s.reserve(ctx, c)
 		}
@@ -171,7 +181,7 @@ func (s *Store) Commit(ctx context.Context, changes []ipam.Change) []error {
 		switch c := changes[i]; {
 		case claims[i] == nil:
 		case c.After == nil && errs[i] == nil && !outcomes[i].others:
-			errs[i] = s.unreserve(ctx, c, *claims[i], outcomes[i].patched)
+			errs[i] = s.unreserve(ctx, c, claims[i].reservation, outcomes[i].patched)
 		case c.After != nil && errs[i] != nil && !errors.Is(errs[i], ipam.ErrUnavailable):
 			s.undoReserve(ctx, c, *claims[i], outcomes[i])
 		}
