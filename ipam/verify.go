@@ -45,7 +45,7 @@ func (a *Allocator) verifyOne(ctx context.Context, cfg *Config, owner Owner, add
 			return nil
 		}
 		if held {
-			holder = fmt.Sprintf("%s, container %s, interface %s", record.Holder(), record.ContainerID, record.IfName)
+			holder = fmt.Sprintf("container %s, interface %s, of %s", record.ContainerID, record.IfName, record.Holder())
 		}
 	}
 	if !inside {
