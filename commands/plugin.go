@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -169,8 +170,8 @@ func (v verbs) add(args *skel.CmdArgs) error {
 		return err
 	}
 	return v.run("ADD", args, addTimeout, func(ctx context.Context, c *call) error {
-		if c.cfg.ArgsErr != nil {
-			return c.cfg.ArgsErr
+		if err := refuse(c.cfg); err != nil {
+			return err
 		}
 		assigned, err := c.allocator.Add(ctx, c.cfg, c.owner)
 		if err != nil {
@@ -179,6 +180,18 @@ func (v verbs) add(args *skel.CmdArgs) error {
 		c.log.Info("assigned", "addresses", addressesOf(assigned))
 		return printResult(v.Stdout, c.cfg, assigned)
 	})
+}
+
+// refuse answers what is wrong with a configuration for all verbs but DEL and GC,
+// which never fail because of that.
+func refuse(cfg *ipam.Config) error {
+	err := errors.Join(append(cfg.Invalid, cfg.ArgsErr)...)
+	if err == nil && cfg.SliceSize > 0 {
+		// To ignore it would give out addresses of other nodes' slices.
+		err = fmt.Errorf("%w: node_slice_size: this version does not serve node slices; remove the key "+
+			"to let all nodes share the range", ipam.ErrInvalid)
+	}
+	return err
 }
 
 func checkNetNS(args *skel.CmdArgs) error {
@@ -210,11 +223,8 @@ func (v verbs) del(args *skel.CmdArgs) error {
 // check verifies that the addresses in use are recorded.
 func (v verbs) check(args *skel.CmdArgs) error {
 	return v.run("CHECK", args, checkTimeout, func(ctx context.Context, c *call) error {
-		if c.cfg.ArgsErr != nil {
-			return c.cfg.ArgsErr
-		}
-		if len(c.cfg.Invalid) > 0 {
-			return c.cfg.Invalid[0]
+		if err := refuse(c.cfg); err != nil {
+			return err
 		}
 		if c.cfg.PrevResult == nil {
 			return fmt.Errorf("%w: prevResult is missing; CHECK needs the result of the ADD", ipam.ErrInvalid)
@@ -254,8 +264,8 @@ const statusPause = 500 * time.Millisecond
 // unready, so it tries again for a while.
 func (v verbs) status(args *skel.CmdArgs) error {
 	err := v.run("STATUS", args, statusTimeout, func(ctx context.Context, c *call) error {
-		if len(c.cfg.Invalid) > 0 {
-			return c.cfg.Invalid[0]
+		if err := refuse(c.cfg); err != nil {
+			return err
 		}
 		for {
 			err := c.allocator.Store.Ready(ctx)

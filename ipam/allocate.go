@@ -2,14 +2,13 @@ package ipam
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"time"
 )
 
-// rollbackTimeout is for taking back what a failed ADD got, when its own time may
+// rollbackTimeout is for taking back what failed ADDs got, when their own time may
 // be over.
 const rollbackTimeout = 5 * time.Second
 
@@ -28,186 +27,91 @@ type Assigned struct {
 	Gateway netip.Addr   // zero when there is none
 }
 
-// Add gives the owner one address from each range of the configuration, in order,
-// then its fixed addresses, then the requested ones outside the ranges. Either all
-// are recorded or none: what a failed Add took is released again. An owner that
-// asks again gets the addresses it has.
+// Addition is an ADD to carry out, and its outcome.
+type Addition struct {
+	Config *Config
+	Owner  Owner
+
+	Assigned []Assigned // set on success
+	Err      error
+}
+
+// Removal is a DEL to carry out, and its outcome.
+type Removal struct {
+	Owner    Owner
+	Pools    []PoolID     // where to look
+	Previous []netip.Addr // the addresses of the previous result, if the runtime passed one
+	Holdings []Holding    // what the owner is known to hold; its pools need not be read
+
+	Err error
+}
+
+// NewRemoval is the release of all that the owner holds in the ranges of a
+// configuration, and wherever else the journal remembers something.
+func (a *Allocator) NewRemoval(cfg *Config, owner Owner, previous []netip.Addr) *Removal {
+	return &Removal{Owner: owner, Pools: poolsOf(cfg), Previous: previous, Holdings: a.recall(owner).own()}
+}
+
+// Run carries out ADDs and DELs at once, with as few requests as if they were one.
+// Each has its own outcome: that one fails does not fail the others. A DEL comes
+// before an ADD of the same container and interface.
 //
-// Errors wrap ErrInvalid, ErrExhausted (*ExhaustedError), ErrConflict (a requested
-// address that somebody holds), ErrUnavailable, ErrDenied or ErrCorrupt.
+// ADD: the owner gets one address from each range of its configuration, in order,
+// then the requested ones in the ranges, the fixed ones, and the requested ones
+// outside the ranges. Either all are recorded or none: what a failed ADD took is
+// released again. An owner that asks again gets the addresses it has. Errors wrap
+// ErrInvalid, ErrExhausted (*ExhaustedError), ErrConflict (*RequestError),
+// ErrUnavailable, ErrDenied or ErrCorrupt.
+//
+// DEL: every record of the container and interface is freed, with its reservation.
+// That nothing is found is no error, and nothing is created then. A record that a
+// newer container of the pod has adopted is not touched.
+func (a *Allocator) Run(ctx context.Context, additions []*Addition, removals []*Removal) {
+	v := newView(a.Store)
+	var jobs []job
+	var adds []*addJob
+	for _, r := range removals {
+		jobs = append(jobs, newRemoveJob(a, r))
+	}
+	released := jobs
+	for _, add := range additions {
+		j := newAddJob(a, add)
+		for k, r := range removals {
+			if r.Owner.ContainerID == add.Owner.ContainerID && r.Owner.IfName == add.Owner.IfName {
+				j.after = append(j.after, released[k])
+			}
+		}
+		adds = append(adds, j)
+		jobs = append(jobs, j)
+	}
+	a.run(ctx, v, jobs)
+	a.rollback(ctx, adds)
+	a.releaseLeftovers(ctx, v, adds)
+}
+
+// Add carries out one ADD; see Run.
 func (a *Allocator) Add(ctx context.Context, cfg *Config, owner Owner) ([]Assigned, error) {
-	if err := errors.Join(cfg.Invalid...); err != nil {
-		return nil, err
-	}
-	p := newPlan(cfg, owner)
-	m := a.recall(owner)
-	p.prefer = m.older(owner)
-	for {
-		changes, slots, err := a.choose(ctx, p)
-		if err == nil && len(changes) > 0 {
-			m.intend(p, changes)
-			err = a.commit(ctx, p, changes, slots)
-		}
-		if err != nil {
-			a.rollback(ctx, p, m)
-			return nil, err
-		}
-		if p.settled() {
-			break
-		}
-	}
-	a.releaseLeftovers(ctx, p)
-	return p.result(), nil
+	add := &Addition{Config: cfg, Owner: owner}
+	a.Run(ctx, []*Addition{add}, nil)
+	return add.Assigned, add.Err
 }
 
-// choose reads the pools that need it and picks an address for every open slot.
-func (a *Allocator) choose(ctx context.Context, p *plan) ([]Change, []*slot, error) {
-	if err := a.readPools(ctx, p); err != nil {
-		return nil, nil, err
-	}
-	for {
-		changes, slots, unsure := p.pick(a.Rand, a.Now())
-		if unsure == nil {
-			return changes, slots, p.err
-		}
-		if err := a.share(ctx, p, unsure); err != nil {
-			return nil, nil, err
-		}
-	}
+// Release carries out one DEL; see Run.
+func (a *Allocator) Release(ctx context.Context, cfg *Config, owner Owner, previous []netip.Addr) error {
+	r := a.NewRemoval(cfg, owner, previous)
+	a.Run(ctx, nil, []*Removal{r})
+	return r.Err
 }
 
-func (a *Allocator) readPools(ctx context.Context, p *plan) error {
-	var stale []PoolID
-	for _, id := range p.pools() {
-		if p.content[id] == nil {
-			stale = append(stale, id)
-		}
-	}
-	read := make([]*Pool, len(stale))
-	errs := make([]error, len(stale))
-	done := make(chan struct{})
-	for i, id := range stale {
-		go func() {
-			read[i], errs[i] = a.Store.Read(ctx, id)
-			done <- struct{}{}
-		}()
-	}
-	for range stale {
-		<-done
-	}
-	for i, id := range stale {
-		p.content[id] = read[i]
-	}
-	return errors.Join(errs...)
-}
-
-// commit writes the changes and notes for each slot what came of it. The error is
-// one that ends the Add; a lost race is none.
-func (a *Allocator) commit(ctx context.Context, p *plan, changes []Change, slots []*slot) error {
-	var failed error
-	for i, err := range a.Store.Commit(ctx, changes) {
-		s, c := slots[i], changes[i]
-		var conflict *ConflictError
-		switch {
-		case err == nil:
-			s.change, s.done = c, true
-		case errors.As(err, &conflict):
-			failed = errors.Join(failed, a.lost(ctx, p, s, c, conflict))
-		default:
-			p.doubtful = append(p.doubtful, c)
-			failed = errors.Join(failed, err)
-		}
-	}
-	return failed
-}
-
-// lost learns from a change whose precondition did not hold, so that the next
-// choice is another.
-func (a *Allocator) lost(ctx context.Context, p *plan, s *slot, c Change, conflict *ConflictError) error {
-	a.Log.Debug("address is held, choosing again", "address", c.Address, "holder", conflict.Holder.Holder(), "range", conflict.Range)
-	if !conflict.Reserved {
-		p.content[c.Pool] = nil // what was read is out of date
-	}
-	switch {
-	case conflict.Reserved && c.Before != nil:
-		p.foreign[holding{c.Pool, c.Address}] = true // the reservation beside our record is another's
-	case conflict.Reserved && s.fixed:
-		return p.shareOrFail(s, c.Address, conflict.Holder, a.Log)
-	case s.fixed:
-		return nil
-	}
-	if s.want.IsValid() {
-		return &RequestError{Address: c.Address, Source: s.source, Holder: conflict.Holder}
-	}
-	p.collisions++
-	if !conflict.Reserved {
-		return nil
-	}
-	p.blocked[c.Address] = true
-	return a.blockOther(ctx, p, c.Pool, conflict)
-}
-
-// blockOther skips all addresses that are held through another range at once, so
-// that the number of requests does not grow with the number of addresses that two
-// ranges share.
-func (a *Allocator) blockOther(ctx context.Context, p *plan, own PoolID, conflict *ConflictError) error {
-	prefix, err := ParsePrefix(conflict.Range)
-	if err != nil {
-		p.unknown++ // a reservation of an older version
-		return nil
-	}
-	other := PoolID{Network: own.Network, Range: prefix.Masked()}
-	if other.Range == own.Range || p.seen[other] {
-		return nil
-	}
-	p.seen[other] = true
-	pool, err := a.Store.Read(ctx, other)
-	if err == nil && !pool.Exists && conflict.Holder.Node != "" {
-		other.Node = conflict.Holder.Node // a node's slice
-		pool, err = a.Store.Read(ctx, other)
-	}
-	if err != nil {
-		return fmt.Errorf("range %s of the same address space: %w", conflict.Range, err)
-	}
-	for address := range pool.Records {
-		p.blocked[address] = true
-	}
-	return nil
-}
-
-// share decides about a fixed address that somebody has recorded already: pods of
-// the same network share it.
-func (a *Allocator) share(ctx context.Context, p *plan, s *slot) error {
-	address := s.want
-	record := p.content[s.pool].Records[address]
-	if record.Network == "" {
-		r, err := a.Store.Reservation(ctx, s.pool.Network, address)
-		if err != nil {
-			return err
-		}
-		if r != nil && r.ContainerID == record.ContainerID {
-			record.Network = r.Record.Network
-		}
-	}
-	return p.shareOrFail(s, address, record, a.Log)
-}
-
-// rollback releases what a failed Add took. What the owner held before stays its
+// rollback releases what failed ADDs took. What an owner held before stays its
 // own, and so does what a rewrite gave a new container id: the release of that
 // container frees it.
-func (a *Allocator) rollback(ctx context.Context, p *plan, m *memory) {
-	defer m.restore()
-	var undo []Change
-	for _, s := range p.slots {
-		if s.done && s.change.After != nil {
-			undo = append(undo, s.change)
-		}
-	}
-	undo = append(undo, p.doubtful...)
+func (a *Allocator) rollback(ctx context.Context, adds []*addJob) {
 	var release []Change
-	for _, c := range undo {
-		if c.Before == nil {
-			release = append(release, Change{Pool: c.Pool, Address: c.Address, Before: c.After})
+	for _, j := range adds {
+		if j.Err != nil {
+			release = append(release, j.plan.undo()...)
+			j.memory.restore()
 		}
 	}
 	if len(release) == 0 {
@@ -222,16 +126,20 @@ func (a *Allocator) rollback(ctx context.Context, p *plan, m *memory) {
 	}
 }
 
-// releaseLeftovers frees what the owner held in these pools and no longer gets: an
-// address that is excluded by now, or one that a requested address replaces. The
-// ADD succeeds whatever becomes of it.
-func (a *Allocator) releaseLeftovers(ctx context.Context, p *plan) {
+// releaseLeftovers frees what owners held and no longer get: an address that is
+// excluded by now, or one that a requested address replaces. The ADD succeeds
+// whatever becomes of it.
+func (a *Allocator) releaseLeftovers(ctx context.Context, v *view, adds []*addJob) {
 	var release []Change
-	for _, c := range p.leftovers() {
-		if !a.mayDrop(ctx, p.owner, c) {
+	for _, j := range adds {
+		if j.Err != nil {
 			continue
 		}
-		release = append(release, c)
+		for _, c := range j.plan.leftovers(v) {
+			if a.mayDrop(ctx, j.Owner, c) {
+				release = append(release, c)
+			}
+		}
 	}
 	if len(release) == 0 {
 		return

@@ -2,7 +2,6 @@ package ipam
 
 import (
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
@@ -19,8 +18,8 @@ type slot struct {
 	extra  bool       // not the address of a range: comes after those in the result
 
 	done   bool
-	shared bool // in use by another pod of the network, and not recorded again
-	change Change
+	shared bool   // in use by another pod of the network, and not recorded again
+	change Change // as proposed, and once done as carried out
 }
 
 // address is what the slot got; valid once it is done.
@@ -37,33 +36,22 @@ type holding struct {
 	address netip.Addr
 }
 
-// plan is one ADD on its way: what is to be found, what is known of the pools,
-// and which addresses turned out to be somebody else's.
+// plan is what an ADD has to find, and what it has found.
 type plan struct {
 	cfg   *Config
 	owner Owner
 	slots []*slot
 	loose []Request // requested outside every range: no record
 
-	content    map[PoolID]*Pool    // as last read; nil: to be read
-	blocked    map[netip.Addr]bool // held through other ranges or by writers in flight
-	foreign    map[holding]bool    // look like the owner's but are not
-	prefer     []netip.Addr        // intended by an earlier container of this pod
-	seen       map[PoolID]bool     // other ranges whose addresses are blocked
-	collisions int
-	unknown    int // collisions with holders of unknown range
-
-	doubtful []Change // that may have been carried out
-	err      error
+	prefer   []netip.Addr     // intended by an earlier container of this pod
+	foreign  map[holding]bool // look like the owner's but are not
+	doubtful []Change         // that may have been carried out
 }
 
 // newPlan makes a slot for each range, for each further address requested inside
 // a range, and for each fixed address inside a range.
 func newPlan(cfg *Config, owner Owner) *plan {
-	p := &plan{
-		cfg: cfg, owner: owner,
-		content: map[PoolID]*Pool{}, blocked: map[netip.Addr]bool{}, foreign: map[holding]bool{}, seen: map[PoolID]bool{},
-	}
+	p := &plan{cfg: cfg, owner: owner, foreign: map[holding]bool{}}
 	for _, r := range cfg.Ranges {
 		p.slots = append(p.slots, &slot{pool: cfg.PoolOf(r), rng: r, bits: r.Prefix.Bits()})
 	}
@@ -132,14 +120,24 @@ func (p *plan) settled() bool {
 	return !slices.ContainsFunc(p.slots, func(s *slot) bool { return !s.done })
 }
 
+// slotOf finds the slot that a change was proposed for.
+func (p *plan) slotOf(c Change) *slot {
+	for _, s := range p.slots {
+		if !s.done && s.pool == c.Pool && s.change.Address == c.Address {
+			return s
+		}
+	}
+	panic(fmt.Sprintf("no slot for %s", c.Address))
+}
+
 // mine lists the addresses of a pool that the owner holds, lowest first.
-func (p *plan) mine(id PoolID) []netip.Addr {
+func (p *plan) mine(v *view, id PoolID) []netip.Addr {
 	var addresses []netip.Addr
-	if p.content[id] == nil {
+	if v.content[id] == nil {
 		return nil
 	}
-	for a, r := range p.content[id].Records {
-		if r.OwnedBy(p.owner) && !p.foreign[holding{id, a}] {
+	for a := range v.content[id].Records {
+		if p.holds(v, id, a) {
 			addresses = append(addresses, a)
 		}
 	}
@@ -147,10 +145,15 @@ func (p *plan) mine(id PoolID) []netip.Addr {
 	return addresses
 }
 
+func (p *plan) holds(v *view, id PoolID, a netip.Addr) bool {
+	r, ok := v.content[id].Records[a]
+	return ok && r.OwnedBy(p.owner) && !p.foreign[holding{id, a}]
+}
+
 // pick finds an address for every open slot: requested ones first, then those
-// the owner holds, then the lowest free ones. It answers the changes to make and
-// their slots. A fixed address that is held stops it: unsure names the slot.
-func (p *plan) pick(random func(int) int, now time.Time) (changes []Change, slots []*slot, unsure *slot) {
+// the owner holds, then the lowest free ones. A fixed address that is held stops
+// it: unsure names the slot.
+func (p *plan) pick(v *view, a *Allocator) (changes []Change, unsure *slot, err error) {
 	used := map[netip.Addr]bool{}
 	for _, s := range p.slots {
 		if s.done {
@@ -158,41 +161,40 @@ func (p *plan) pick(random func(int) int, now time.Time) (changes []Change, slot
 		}
 	}
 	chosen := map[*slot]netip.Addr{}
-	choose := func(s *slot, a netip.Addr) { chosen[s], used[a] = a, true }
+	choose := func(s *slot, address netip.Addr) { chosen[s], used[address] = address, true }
 	for _, s := range p.open(true) {
-		record, held := p.content[s.pool].Records[s.want]
-		if held && !p.holds(s.pool, s.want) {
+		record, held := v.content[s.pool].Records[s.want]
+		if held && !p.holds(v, s.pool, s.want) {
 			if s.fixed {
-				return nil, nil, s
+				return nil, s, nil
 			}
-			p.err = &RequestError{Address: s.want, Source: s.source, Holder: record}
-			return nil, nil, nil
+			return nil, nil, &RequestError{Address: s.want, Source: s.source, Holder: record}
 		}
 		choose(s, s.want)
 	}
 	for _, s := range p.open(false) {
-		if a, ok := p.adoptable(s, used); ok {
-			choose(s, a)
+		if address, ok := p.adoptable(v, s, used); ok {
+			choose(s, address)
 		}
 	}
 	for _, s := range p.open(false) {
 		if _, ok := chosen[s]; ok {
 			continue
 		}
-		a, ok := p.free(s, used, random)
+		address, ok := p.free(v, s, used, a.Rand)
 		if !ok {
-			p.err = p.exhausted(s)
-			return nil, nil, nil
+			return nil, nil, p.exhausted(v, s)
 		}
-		choose(s, a)
+		choose(s, address)
 	}
 	for _, s := range p.slots {
-		if a, ok := chosen[s]; ok {
-			changes = append(changes, p.change(s, a, now))
-			slots = append(slots, s)
+		if address, ok := chosen[s]; ok {
+			s.change = p.change(v, s, address, a.Now())
+			changes = append(changes, s.change)
+			v.claimed[keyOf(s.pool, address, p.cfg.Overlap)] = true
 		}
 	}
-	return changes, slots, nil
+	return changes, nil, nil
 }
 
 // open lists the slots still to be settled, with or without a wanted address.
@@ -206,23 +208,18 @@ func (p *plan) open(wanted bool) []*slot {
 	return open
 }
 
-func (p *plan) holds(id PoolID, a netip.Addr) bool {
-	r, ok := p.content[id].Records[a]
-	return ok && r.OwnedBy(p.owner) && !p.foreign[holding{id, a}]
-}
-
 // adoptable is an address that the owner holds and may keep. A container that
 // asks again keeps what it uses; a new one of the same pod takes over only what
 // could be handed out today.
-func (p *plan) adoptable(s *slot, used map[netip.Addr]bool) (netip.Addr, bool) {
-	mine := p.mine(s.pool)
+func (p *plan) adoptable(v *view, s *slot, used map[netip.Addr]bool) (netip.Addr, bool) {
+	mine := p.mine(v, s.pool)
 	for _, a := range mine {
 		if !used[a] && s.rng.Eligible(a) {
 			return a, true
 		}
 	}
 	for _, a := range mine {
-		r := p.content[s.pool].Records[a]
+		r := v.content[s.pool].Records[a]
 		if !used[a] && s.rng.Contains(a) && !isFixed(p.cfg, a) && r.OfContainer(p.owner.ContainerID, p.owner.IfName) {
 			return a, true
 		}
@@ -237,80 +234,101 @@ const maxWindow = 16
 // free is the lowest free address, or one near it after collisions, so that many
 // writers do not chase the same one. Where holders of an unknown range are in the
 // way, it looks twice as far each time.
-func (p *plan) free(s *slot, used map[netip.Addr]bool, random func(int) int) (netip.Addr, bool) {
-	content := p.content[s.pool]
-	held := func(a netip.Addr) bool {
-		if used[a] || p.blocked[a] || a.Less(content.Base) {
-			return true
-		}
-		for _, other := range p.content {
-			if _, ok := other.Records[a]; ok && (other == content || p.cfg.Overlap) {
-				return true
-			}
-		}
-		return false
-	}
+func (p *plan) free(v *view, s *slot, used map[netip.Addr]bool, random func(int) int) (netip.Addr, bool) {
+	held := func(a netip.Addr) bool { return used[a] || p.held(v, s.pool, a) }
 	for _, a := range p.prefer {
 		if s.rng.Eligible(a) && !held(a) {
 			return a, true
 		}
 	}
-	window := 1
-	if p.collisions > 0 {
-		window = min(1<<min(p.collisions, 10), maxWindow)
+	unknown, window := v.unknown[s.pool], 1
+	if n := v.collisions[s.pool]; n > 0 {
+		window = min(1<<min(n, 10), maxWindow)
 	}
-	if p.unknown > 0 {
-		window = 1 << min(p.unknown, 20)
+	if unknown > 0 {
+		window = 1 << min(unknown, 20)
 	}
 	candidates := Free(s.rng, held, window)
 	switch {
 	case len(candidates) == 0:
 		return netip.Addr{}, false
-	case p.unknown > 0:
+	case unknown > 0:
 		return candidates[len(candidates)-1], true
 	default:
 		return candidates[random(len(candidates))], true
 	}
 }
 
-func (p *plan) change(s *slot, a netip.Addr, now time.Time) Change {
+// held reports whether somebody has an address, or is about to.
+func (p *plan) held(v *view, id PoolID, a netip.Addr) bool {
+	key := keyOf(id, a, p.cfg.Overlap)
+	if v.claimed[key] || v.blocked[key] || a.Less(v.content[id].Base) {
+		return true
+	}
+	if _, ok := v.content[id].Records[a]; ok {
+		return true
+	}
+	if !p.cfg.Overlap {
+		return false
+	}
+	// What is known of other ranges saves a try.
+	for other, pool := range v.content {
+		if pool != nil && other != id && other.Network == id.Network && other.Range.Contains(a) {
+			if _, ok := pool.Records[a]; ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p *plan) change(v *view, s *slot, a netip.Addr, now time.Time) Change {
 	after := NewRecord(p.owner, now)
 	c := Change{Pool: s.pool, Address: a, After: &after, Overlap: p.cfg.Overlap}
-	if before, held := p.content[s.pool].Records[a]; held {
+	if before, held := v.content[s.pool].Records[a]; held {
 		c.Before = &before
 	}
 	return c
 }
 
-func (p *plan) exhausted(s *slot) error {
-	return &ExhaustedError{
-		Pool: s.pool, Range: s.rng, Used: len(p.content[s.pool].Records), Elsewhere: len(p.blocked),
+func (p *plan) exhausted(v *view, s *slot) error {
+	elsewhere := 0
+	for key := range v.blocked {
+		if key.space.Network == s.pool.Network && s.rng.Contains(key.address) {
+			elsewhere++
+		}
 	}
+	return &ExhaustedError{Pool: s.pool, Range: s.rng, Used: len(v.content[s.pool].Records), Elsewhere: elsewhere}
 }
 
-// shareOrFail settles the slot of a fixed address that somebody holds: a pod of
-// the same network shares it, one of another network makes the ADD fail. Records
-// of old versions do not say of which network they are: shared, as it was then.
-func (p *plan) shareOrFail(s *slot, a netip.Addr, holder Record, log *slog.Logger) error {
-	if holder.Network != "" && holder.Network != p.owner.Network {
-		return &RequestError{Address: a, Source: fmt.Sprintf("addresses of network %s", p.owner.Network), Holder: holder}
+// undo lists the releases of what a failed ADD took, or may have taken.
+func (p *plan) undo() []Change {
+	taken := p.doubtful
+	for _, s := range p.slots {
+		if s.done && !s.shared {
+			taken = append(taken, s.change)
+		}
 	}
-	log.Warn("fixed address is shared", "address", a, "holder", holder.Holder())
-	s.done, s.shared = true, true
-	return nil
+	var release []Change
+	for _, c := range taken {
+		if c.Before == nil {
+			release = append(release, Change{Pool: c.Pool, Address: c.Address, Before: c.After})
+		}
+	}
+	return release
 }
 
 // leftovers lists releases of what the owner holds in the plan's pools and did
 // not get again. Records without an interface may be another interface's.
-func (p *plan) leftovers() []Change {
+func (p *plan) leftovers(v *view) []Change {
 	kept := map[holding]bool{}
 	for _, s := range p.slots {
 		kept[holding{s.pool, s.address()}] = true
 	}
 	var release []Change
 	for _, id := range p.pools() {
-		for _, a := range p.mine(id) {
-			r := p.content[id].Records[a]
+		for _, a := range p.mine(v, id) {
+			r := v.content[id].Records[a]
 			if !kept[holding{id, a}] && r.IfName == p.owner.IfName {
 				release = append(release, Change{Pool: id, Address: a, Before: &r})
 			}
@@ -359,14 +377,13 @@ func (c *Config) PoolOf(r Range) PoolID {
 	return PoolID{Network: c.NetworkName, Range: r.Prefix}
 }
 
-// gatewayOf is the gateway of a range's addresses: its own, else the top-level one
-// if that is of its family.
+// gatewayOf is the gateway of a range's addresses: its own, else the top-level
+// one, if that is of its family.
 func (c *Config) gatewayOf(r Range) netip.Addr {
-	if r.Gateway.IsValid() {
-		return r.Gateway
-	}
-	if c.Gateway.IsValid() && c.Gateway.Is4() == r.Prefix.Addr().Is4() {
-		return c.Gateway
+	for _, gateway := range []netip.Addr{r.Gateway, c.Gateway} {
+		if gateway.IsValid() && gateway.Is4() == r.Prefix.Addr().Is4() {
+			return gateway
+		}
 	}
 	return netip.Addr{}
 }

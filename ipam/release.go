@@ -7,54 +7,87 @@ import (
 	"slices"
 )
 
-// Release frees every record of the owner's container and interface, in all
-// ranges of the configuration and wherever the journal remembers one, and their
-// reservations. prev lists the addresses of the previous result, if the runtime
-// passed one. That nothing is found is no error, and nothing is created then.
-//
-// A record that a newer container of the pod has adopted is not touched.
-func (a *Allocator) Release(ctx context.Context, cfg *Config, owner Owner, prev []netip.Addr) error {
-	m := a.recall(owner)
-	var changes []Change
-	covered := map[PoolID]bool{}
-	for _, h := range m.own() {
-		covered[h.Pool] = true
-		changes = append(changes, Change{Pool: h.Pool, Address: h.Address, Before: &h.Record})
-	}
-	found, err := a.findRecords(ctx, cfg, owner, prev, covered)
-	changes = append(changes, found...)
-	if err == nil {
-		var halves []Change
-		halves, err = a.findHalves(ctx, cfg, owner, prev, changes)
-		changes = append(changes, halves...)
-	}
-	// What was found is freed even when something else could not be read.
-	if len(changes) > 0 {
-		err = errors.Join(err, errors.Join(a.Store.Commit(ctx, changes)...))
-	}
-	if err == nil {
-		m.forget()
-	}
-	return err
+// removeJob is a DEL on its way. It takes one round.
+type removeJob struct {
+	*Removal
+	allocator *Allocator
+	proposed  bool
+	pending   int // changes not yet heard of
 }
 
-// findRecords reads those pools of the configuration of which the journal does not
-// say what the container holds.
-func (a *Allocator) findRecords(ctx context.Context, cfg *Config, owner Owner, prev []netip.Addr, covered map[PoolID]bool) ([]Change, error) {
-	var found []Change
-	var failed error
-	for _, id := range poolsOf(cfg) {
-		if covered[id] {
-			continue
-		}
-		pool, err := a.Store.Read(ctx, id)
-		if err != nil {
-			failed = errors.Join(failed, err)
-			continue
-		}
-		found = append(found, recordsOf(pool, owner, prev)...)
+func newRemoveJob(a *Allocator, r *Removal) *removeJob { return &removeJob{Removal: r, allocator: a} }
+
+// pools lists the pools that have to be read, of which nothing is known otherwise.
+func (j *removeJob) pools() []PoolID {
+	return slices.DeleteFunc(slices.Clone(j.Pools), func(id PoolID) bool {
+		return slices.ContainsFunc(j.Holdings, func(h Holding) bool { return h.Pool == id })
+	})
+}
+
+func (j *removeJob) finished() bool { return j.proposed && j.pending == 0 }
+
+// fail notes that a pool could not be read. What is known otherwise is released
+// all the same.
+func (j *removeJob) fail(err error) { j.Err = errors.Join(j.Err, err) }
+
+func (j *removeJob) propose(ctx context.Context, v *view) []Change {
+	if j.proposed {
+		return nil
 	}
-	return found, failed
+	j.proposed = true
+	var changes []Change
+	for _, h := range j.Holdings {
+		changes = append(changes, Change{Pool: h.Pool, Address: h.Address, Before: &h.Record})
+	}
+	for _, id := range j.pools() {
+		if pool := v.content[id]; pool != nil {
+			changes = append(changes, recordsOf(pool, j.Owner, j.Previous)...)
+		}
+	}
+	halves, err := j.halves(ctx, v.store, changes)
+	if err != nil {
+		j.fail(err)
+	}
+	changes = append(changes, halves...)
+	j.pending = len(changes)
+	j.forget()
+	return changes
+}
+
+func (j *removeJob) learn(_ context.Context, _ *view, _ Change, err error) {
+	j.pending--
+	if err != nil {
+		j.fail(err)
+	}
+	j.forget()
+}
+
+// forget drops the container from the journal once it holds nothing.
+func (j *removeJob) forget() {
+	if j.pending == 0 && j.Err == nil {
+		j.allocator.recall(j.Owner).forget()
+	}
+}
+
+// halves looks for reservations of this container at addresses of the previous
+// result that have no record any more: a release was interrupted between the two.
+func (j *removeJob) halves(ctx context.Context, store Store, found []Change) ([]Change, error) {
+	var halves []Change
+	for _, address := range j.Previous {
+		known := slices.ContainsFunc(found, func(c Change) bool { return c.Address == address })
+		i := slices.IndexFunc(j.Pools, func(id PoolID) bool { return id.Range.Contains(address) })
+		if known || i < 0 {
+			continue
+		}
+		r, err := store.Reservation(ctx, j.Pools[i].Network, address)
+		if err != nil {
+			return halves, err
+		}
+		if r != nil && r.ContainerID == j.Owner.ContainerID && r.IfName == j.Owner.IfName {
+			halves = append(halves, Change{Pool: j.Pools[i], Address: address, Before: &r.Record})
+		}
+	}
+	return halves, nil
 }
 
 // recordsOf lists releases of a pool's records of the owner. One without an
@@ -82,28 +115,6 @@ func recordsOf(pool *Pool, owner Owner, prev []netip.Addr) []Change {
 		}
 	}
 	return exact
-}
-
-// findHalves looks for reservations of this container at addresses of the previous
-// result that have no record any more: a release was interrupted between the two.
-func (a *Allocator) findHalves(ctx context.Context, cfg *Config, owner Owner, prev []netip.Addr, found []Change) ([]Change, error) {
-	var halves []Change
-	for _, address := range prev {
-		known := slices.ContainsFunc(found, func(c Change) bool { return c.Address == address })
-		i := slices.IndexFunc(cfg.Ranges, func(r Range) bool { return r.Contains(address) })
-		if known || i < 0 {
-			continue
-		}
-		id := cfg.PoolOf(cfg.Ranges[i])
-		r, err := a.Store.Reservation(ctx, id.Network, address)
-		if err != nil {
-			return halves, err
-		}
-		if r != nil && r.ContainerID == owner.ContainerID && r.IfName == owner.IfName {
-			halves = append(halves, Change{Pool: id, Address: address, Before: &r.Record})
-		}
-	}
-	return halves, nil
 }
 
 func poolsOf(cfg *Config) []PoolID {

@@ -184,4 +184,3 @@ func (s *scenario) show(ctx context.Context) string {
 	slices.SortFunc(lines, strings.Compare)
 	return strings.Join(append(lines, ""), "\n")
 }
-
