@@ -1,0 +1,216 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startTimeout is how long a server may take until it serves. It takes a few
+// seconds; the rest is for machines that are busy.
+const startTimeout = 3 * time.Minute
+
+// Etcd is a real etcd cluster on loopback, without TLS and without logins. It
+// does not sync its files: it survives the death of its processes, as tests
+// need it to, and not that of the machine.
+type Etcd struct {
+	Members []*Member
+
+	dir *scratch
+}
+
+// Member is one server of an etcd cluster. Its addresses stay the same for life.
+type Member struct {
+	Name      string // "m0", "m1", ...
+	ClientURL string
+	PeerURL   string
+
+	server       server
+	client, peer *port
+}
+
+// StartEtcd starts an etcd cluster of so many members and ends it with the
+// test.
+func StartEtcd(tb testing.TB, members int) *Etcd {
+	tb.Helper()
+	binary := Binary(tb)
+	dir, err := newScratch()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	etcd, err := newEtcd(binary, dir, members)
+	tb.Cleanup(func() {
+		etcd.kill()
+		if err := dir.remove(); err != nil {
+			tb.Error(err)
+		}
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return etcd
+}
+
+// newEtcd starts a cluster. What it answers has to be killed even if there is
+// an error.
+func newEtcd(binary string, dir *scratch, members int) (*Etcd, error) {
+	e := &Etcd{dir: dir}
+	var cluster []string
+	for i := range members {
+		m := &Member{Name: fmt.Sprintf("m%d", i)}
+		m.server = server{name: "etcd " + m.Name, binary: binary, log: dir.file(m.Name + ".log")}
+		e.Members = append(e.Members, m)
+		if err := m.reserve(); err != nil {
+			return e, err
+		}
+		cluster = append(cluster, m.Name+"="+m.PeerURL)
+	}
+	for _, m := range e.Members {
+		m.server.args = m.flags(dir.file(m.Name), cluster)
+		if err := m.Start(); err != nil {
+			return e, err
+		}
+	}
+	for _, m := range e.Members {
+		if err := m.WaitHealthy(); err != nil {
+			return e, err
+		}
+	}
+	return e, nil
+}
+
+func (m *Member) reserve() (err error) {
+	if m.client, err = reservePort(); err != nil {
+		return err
+	}
+	if m.peer, err = reservePort(); err != nil {
+		return err
+	}
+	m.ClientURL, m.PeerURL = "http://"+m.client.address(), "http://"+m.peer.address()
+	return nil
+}
+
+func (m *Member) flags(data string, cluster []string) []string {
+	flags := []string{
+		"etcd", "--name", m.Name, "--data-dir", data,
+		"--listen-client-urls", m.ClientURL, "--advertise-client-urls", m.ClientURL,
+		"--listen-peer-urls", m.PeerURL, "--initial-advertise-peer-urls", m.PeerURL,
+		"--initial-cluster", strings.Join(cluster, ","),
+		"--socket-reuse-port", "--unsafe-no-fsync", "--log-level", "warn",
+	}
+	if len(cluster) == 1 {
+		// Alone it needs no patience before it elects itself.
+		flags = append(flags, "--heartbeat-interval", "10", "--election-timeout", "100")
+	}
+	return flags
+}
+
+// Start starts a member that was stopped or killed, with the data it had. It
+// does not wait: see WaitHealthy, which needs a majority.
+func (m *Member) Start() error { return m.server.start() }
+
+// WaitHealthy returns when the member answers and knows a leader.
+func (m *Member) WaitHealthy() error {
+	client := newPlainClient(m.ClientURL)
+	return m.server.wait(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		return client.Get(ctx, "/health", nil)
+	})
+}
+
+// Stop ends the member in order.
+func (m *Member) Stop() { m.server.stop() }
+
+// Kill ends the member as a power cut would (SIGKILL).
+func (m *Member) Kill() { m.server.kill() }
+
+// ID answers the member's id in the cluster and that of its leader, which is
+// "0" when there is none, as decimal numbers.
+func (m *Member) ID() (self, leader string, err error) {
+	var status struct {
+		Header struct {
+			MemberID string `json:"member_id"`
+		} `json:"header"`
+		Leader string `json:"leader"`
+	}
+	err = m.call("/v3/maintenance/status", Object{}, &status)
+	if status.Leader == "" {
+		status.Leader = "0"
+	}
+	return status.Header.MemberID, status.Leader, err
+}
+
+// call makes one request to the member's JSON gateway.
+func (m *Member) call(path string, body, out any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := newPlainClient(m.ClientURL).Create(ctx, path, body, out); err != nil {
+		return fmt.Errorf("etcd %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+// Endpoints lists the client URLs of all members with commas between, as
+// configurations want it.
+func (e *Etcd) Endpoints() string {
+	var urls []string
+	for _, m := range e.Members {
+		urls = append(urls, m.ClientURL)
+	}
+	return strings.Join(urls, ",")
+}
+
+// Leader answers the member that leads, as the running members see it.
+func (e *Etcd) Leader() (*Member, error) {
+	ids := map[string]*Member{}
+	var lead string
+	for _, m := range e.Members {
+		if !m.server.alive() {
+			continue
+		}
+		self, leader, err := m.ID()
+		if err != nil {
+			return nil, err
+		}
+		ids[self] = m
+		if leader != "0" {
+			lead = leader
+		}
+	}
+	if m := ids[lead]; m != nil {
+		return m, nil
+	}
+	return nil, errors.New("the etcd cluster has no leader among its running members")
+}
+
+// MoveLeader makes another member lead, and returns when it does.
+func (e *Etcd) MoveLeader(to *Member) error {
+	from, err := e.Leader()
+	if err != nil {
+		return err
+	}
+	id, _, err := to.ID()
+	if err != nil {
+		return err
+	}
+	if from == to {
+		return nil
+	}
+	return from.call("/v3/maintenance/transfer-leadership", Object{"targetID": id}, nil)
+}
+
+// kill ends all members and gives their ports back.
+func (e *Etcd) kill() {
+	if e == nil {
+		return
+	}
+	for _, m := range e.Members {
+		m.server.kill()
+		m.client.release()
+		m.peer.release()
+	}
+}

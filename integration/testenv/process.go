@@ -1,0 +1,160 @@
+package testenv
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stopTimeout is how long a child may take to end after SIGTERM before it is
+// killed.
+const stopTimeout = 30 * time.Second
+
+// process is a child that never outlives the test binary.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the child has ended
+	err  error         // how it ended; read only after done
+}
+
+// startProcess starts a child whose output is appended to the file logPath.
+func startProcess(logPath, path string, args ...string) (*process, error) {
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the child has its own copy
+
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	// Settings of the person's shell (ETCD_*, proxies) must not reach a test.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go p.run(started)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("starting %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// run keeps its thread for itself as long as the child lives: the kernel sends
+// the death signal when the thread that started the child ends, and a thread
+// shared with a test may end with it.
+func (p *process) run(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	p.err = p.cmd.Wait()
+	close(p.done)
+}
+
+// kill ends the child at once and waits until it is gone. A nil process is one
+// that was never started.
+func (p *process) kill() {
+	if p == nil {
+		return
+	}
+	// An error means that it has ended already.
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// stop asks the child to end and waits for it.
+func (p *process) stop() {
+	if p == nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(stopTimeout):
+		p.kill()
+	}
+}
+
+// alive reports whether the child runs.
+func (p *process) alive() bool {
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// server is a program that is started and ended many times in its life, always
+// with the same arguments. It may be used from any goroutine: a test's hook kills
+// it while the test waits for it to be ready.
+type server struct {
+	name   string // for messages
+	binary string
+	args   []string
+	log    string // file
+
+	mu   sync.Mutex
+	proc *process
+}
+
+func (s *server) start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc.alive() {
+		return fmt.Errorf("%s runs already: stop or kill it first", s.name)
+	}
+	proc, err := startProcess(s.log, s.binary, s.args...)
+	if err != nil {
+		return err
+	}
+	s.proc = proc
+	return nil
+}
+
+// current is the last process that was started; nil if none was.
+func (s *server) current() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc
+}
+
+func (s *server) alive() bool { return s.current().alive() }
+func (s *server) stop()       { s.current().stop() }
+func (s *server) kill()       { s.current().kill() }
+
+// wait returns when ready answers nil; at once, with the end of its log, when the
+// server dies.
+func (s *server) wait(ready func() error) error {
+	if err := poll(startTimeout, s.alive, ready); err != nil {
+		return fmt.Errorf("%s does not serve: %w; its log ends with\n%s", s.name, err, tail(s.log))
+	}
+	return nil
+}
+
+// tail returns the last lines of a log file for an error message.
+func tail(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	const lines, size = 15, 6000
+	data = bytes.TrimSpace(data)
+	if len(data) > size {
+		data = data[len(data)-size:]
+	}
+	all := bytes.Split(data, []byte("\n"))
+	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
+}
