@@ -23,11 +23,15 @@ import (
 	"github.com/whereabouts-cni/whereabouts/ipam/node"
 )
 
-// How long a verb may take. A runtime gives up after about two minutes; a DEL that
-// cannot reach the datastore must not hold up the end of a pod.
+// How long a verb may take. Before the time for its work, an ADD or a DEL may wait
+// for other calls of the node, so long as both stay below what a runtime allows
+// (about two minutes). A DEL that cannot reach the datastore must not hold up the
+// end of a pod.
 const (
+	addPatience   = 38 * time.Second
 	addTimeout    = 60 * time.Second
 	checkTimeout  = 30 * time.Second
+	delPatience   = 2500 * time.Millisecond
 	delTimeout    = 5 * time.Second
 	gcTimeout     = 60 * time.Second
 	statusTimeout = 10 * time.Second
@@ -133,15 +137,7 @@ func (v verbs) run(verb string, args *skel.CmdArgs, timeout time.Duration, f fun
 	for _, w := range cfg.Warnings {
 		c.log.Warn("configuration", "warning", w)
 	}
-	store, err := openStore(cfg, v.Getenv)
-	if err != nil {
-		c.log.Error("failed", "error", err)
-		return cniError(err)
-	}
-	defer store.Close()
-	c.allocator = &ipam.Allocator{
-		Store: store, Journal: node.NewJournal(cfg.StateDirectory), Now: v.Now, Rand: rand.IntN, Log: c.log,
-	}
+	defer c.close()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -151,6 +147,27 @@ func (v verbs) run(verb string, args *skel.CmdArgs, timeout time.Duration, f fun
 		return describe(cniError(err), err, cfg)
 	}
 	return nil
+}
+
+// open opens the store, which a process that others work for never needs.
+func (c *call) open(v verbs) error {
+	if c.allocator != nil {
+		return nil
+	}
+	store, err := openStore(c.cfg, v.Getenv)
+	if err != nil {
+		return err
+	}
+	c.allocator = &ipam.Allocator{
+		Store: store, Journal: node.NewJournal(c.cfg.StateDirectory), Now: v.Now, Rand: rand.IntN, Log: c.log,
+	}
+	return nil
+}
+
+func (c *call) close() {
+	if c.allocator != nil {
+		c.allocator.Store.Close()
+	}
 }
 
 func ownerOf(cfg *ipam.Config, args *skel.CmdArgs) ipam.Owner {
@@ -169,16 +186,18 @@ func (v verbs) add(args *skel.CmdArgs) error {
 	if err := checkNetNS(args); err != nil {
 		return err
 	}
-	return v.run("ADD", args, addTimeout, func(ctx context.Context, c *call) error {
+	began := v.Now()
+	return v.run("ADD", args, addPatience+addTimeout, func(ctx context.Context, c *call) error {
 		if err := refuse(c.cfg); err != nil {
 			return err
 		}
-		assigned, err := c.allocator.Add(ctx, c.cfg, c.owner)
-		if err != nil {
-			return err
+		t := &task{Verb: "ADD", Stdin: args.StdinData, Args: args.Args, Owner: c.owner, Began: began}
+		a := v.combine(ctx, c, t, addPatience, addTimeout)
+		if a.Error != nil {
+			return a.Error
 		}
-		c.log.Info("assigned", "addresses", addressesOf(assigned))
-		return printResult(v.Stdout, c.cfg, assigned)
+		c.log.Info("assigned", "addresses", addressesOf(a.Assigned))
+		return printResult(v.Stdout, c.cfg, a.Assigned)
 	})
 }
 
@@ -209,14 +228,32 @@ func checkNetNS(args *skel.CmdArgs) error {
 	return nil
 }
 
-// del frees addresses.
+// del frees addresses. A release that cannot reach the datastore is queued on the
+// node, to be carried out by a later call: the end of a pod does not wait for it.
 func (v verbs) del(args *skel.CmdArgs) error {
-	return v.run("DEL", args, delTimeout, func(ctx context.Context, c *call) error {
-		prev, err := previousAddresses(c.cfg)
+	began := v.Now()
+	return v.run("DEL", args, delPatience+delTimeout, func(ctx context.Context, c *call) error {
+		previous, err := previousAddresses(c.cfg)
 		if err != nil {
 			c.log.Warn("previous result is ignored", "error", err)
 		}
-		return c.allocator.Release(ctx, c.cfg, c.owner, prev)
+		if err := node.NewMarks(c.cfg.RunDirectory).Set(c.owner, began); err != nil {
+			c.log.Debug("a late ADD of this container would not be noticed", "error", err)
+		}
+		t := &task{Verb: "DEL", Stdin: args.StdinData, Args: args.Args, Owner: c.owner, Previous: previous, Began: began}
+		a := v.combine(ctx, c, t, delPatience, delTimeout)
+		if a.Error == nil {
+			return nil
+		}
+		if !a.Unreachable {
+			return a.Error
+		}
+		c.log.Error("release is queued: the datastore cannot be reached", "error", a.Error)
+		removal := ipam.NewRemoval(node.NewJournal(c.cfg.StateDirectory), c.cfg, c.owner, previous)
+		if err := node.NewReleases(c.cfg.StateDirectory, storeName(c.cfg)).Put(removal, v.Now()); err != nil {
+			return types.NewError(types.ErrTryAgainLater, a.Error.Msg, err.Error())
+		}
+		return nil
 	})
 }
 
@@ -233,6 +270,9 @@ func (v verbs) check(args *skel.CmdArgs) error {
 		if err != nil {
 			return err
 		}
+		if err := c.open(v); err != nil {
+			return err
+		}
 		return c.allocator.Verify(ctx, c.cfg, c.owner, prev)
 	})
 }
@@ -247,6 +287,9 @@ func (v verbs) gc(args *skel.CmdArgs) error {
 		valid := map[string]bool{}
 		for _, a := range *c.cfg.ValidAttachments {
 			valid[a.ContainerID] = true
+		}
+		if err := c.open(v); err != nil {
+			return err
 		}
 		freed, err := c.allocator.Collect(ctx, c.cfg.Name, c.cfg.Node, valid)
 		if err != nil {
@@ -265,6 +308,9 @@ const statusPause = 500 * time.Millisecond
 func (v verbs) status(args *skel.CmdArgs) error {
 	err := v.run("STATUS", args, statusTimeout, func(ctx context.Context, c *call) error {
 		if err := refuse(c.cfg); err != nil {
+			return err
+		}
+		if err := c.open(v); err != nil {
 			return err
 		}
 		for {

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
 	"github.com/whereabouts-cni/whereabouts/ipam/local"
@@ -23,5 +24,17 @@ func openStore(cfg *ipam.Config, getenv func(string) string) (ipam.Store, error)
 	default:
 		return nil, fmt.Errorf("%w: datastore: this version has no %q; use %q or %q",
 			ipam.ErrInvalid, cfg.Datastore, ipam.DatastoreKubernetes, ipam.DatastoreLocal)
+	}
+}
+
+// storeName tells stores apart, without credentials.
+func storeName(cfg *ipam.Config) string {
+	switch cfg.Datastore {
+	case ipam.DatastoreLocal:
+		return cfg.Datastore + " " + cfg.LocalPath
+	case ipam.DatastoreEtcd:
+		return cfg.Datastore + " " + strings.Join(cfg.Etcd.Endpoints, ",")
+	default:
+		return cfg.Datastore + " " + cfg.Kubeconfig
 	}
 }

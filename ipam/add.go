@@ -18,6 +18,7 @@ type addJob struct {
 
 func newAddJob(a *Allocator, add *Addition) *addJob {
 	j := &addJob{Addition: add, allocator: a, plan: newPlan(add.Config, add.Owner), memory: a.recall(add.Owner)}
+	add.job = j
 	j.plan.prefer = j.memory.older(add.Owner)
 	if err := errors.Join(add.Config.Invalid...); err != nil {
 		j.fail(err)

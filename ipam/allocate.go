@@ -34,6 +34,8 @@ type Addition struct {
 
 	Assigned []Assigned // set on success
 	Err      error
+
+	job *addJob
 }
 
 // Removal is a DEL to carry out, and its outcome.
@@ -47,9 +49,12 @@ type Removal struct {
 }
 
 // NewRemoval is the release of all that the owner holds in the ranges of a
-// configuration, and wherever else the journal remembers something.
-func (a *Allocator) NewRemoval(cfg *Config, owner Owner, previous []netip.Addr) *Removal {
-	return &Removal{Owner: owner, Pools: poolsOf(cfg), Previous: previous, Holdings: a.recall(owner).own()}
+// configuration, and wherever else the journal remembers something. A journal that
+// cannot be read remembers nothing.
+func NewRemoval(journal Journal, cfg *Config, owner Owner, previous []netip.Addr) *Removal {
+	m := &memory{owner: owner}
+	m.loaded, _ = journal.Load(owner)
+	return &Removal{Owner: owner, Pools: poolsOf(cfg), Previous: previous, Holdings: m.own()}
 }
 
 // Run carries out ADDs and DELs at once, with as few requests as if they were one.
@@ -98,9 +103,20 @@ func (a *Allocator) Add(ctx context.Context, cfg *Config, owner Owner) ([]Assign
 
 // Release carries out one DEL; see Run.
 func (a *Allocator) Release(ctx context.Context, cfg *Config, owner Owner, previous []netip.Addr) error {
-	r := a.NewRemoval(cfg, owner, previous)
+	r := NewRemoval(a.Journal, cfg, owner, previous)
 	a.Run(ctx, nil, []*Removal{r})
 	return r.Err
+}
+
+// Undo takes back ADDs that have succeeded and turned out not to be wanted any more,
+// and makes them fail with cause. What an owner held before stays its own.
+func (a *Allocator) Undo(ctx context.Context, additions []*Addition, cause error) {
+	var jobs []*addJob
+	for _, add := range additions {
+		add.Assigned, add.Err = nil, cause
+		jobs = append(jobs, add.job)
+	}
+	a.rollback(ctx, jobs)
 }
 
 // rollback releases what failed ADDs took. What an owner held before stays its

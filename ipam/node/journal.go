@@ -1,8 +1,6 @@
 package node
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
 )
@@ -50,6 +47,32 @@ type entry struct {
 	Gen         string       `json:"gen,omitempty"`
 }
 
+func entriesOf(holdings []ipam.Holding) []entry {
+	entries := make([]entry, 0, len(holdings))
+	for _, h := range holdings {
+		entries = append(entries, entry{
+			Network: h.Pool.Network, Node: h.Pool.Node, Range: h.Pool.Range, Address: h.Address,
+			ContainerID: h.Record.ContainerID, PodRef: h.Record.PodRef, IfName: h.Record.IfName, Gen: h.Record.Gen,
+		})
+	}
+	return entries
+}
+
+func holdingsOf(entries []entry) []ipam.Holding {
+	var holdings []ipam.Holding
+	for _, e := range entries {
+		if !e.Address.IsValid() || !e.Range.Contains(e.Address) {
+			continue
+		}
+		holdings = append(holdings, ipam.Holding{
+			Pool:    ipam.PoolID{Network: e.Network, Node: e.Node, Range: e.Range},
+			Address: e.Address,
+			Record:  ipam.Record{ContainerID: e.ContainerID, IfName: e.IfName, PodRef: e.PodRef, Gen: e.Gen},
+		})
+	}
+	return holdings
+}
+
 // Load returns what is remembered for the owner's pod and interface.
 func (j *Journal) Load(owner ipam.Owner) ([]ipam.Holding, error) {
 	data, err := os.ReadFile(j.path(owner))
@@ -63,18 +86,7 @@ func (j *Journal) Load(owner ipam.Owner) ([]ipam.Holding, error) {
 	if err := json.Unmarshal(data, &p); err != nil {
 		return nil, fmt.Errorf("journal: %s: %w", j.path(owner), err)
 	}
-	var holdings []ipam.Holding
-	for _, e := range p.Holdings {
-		if !e.Address.IsValid() || !e.Range.Contains(e.Address) {
-			continue
-		}
-		holdings = append(holdings, ipam.Holding{
-			Pool:    ipam.PoolID{Network: e.Network, Node: e.Node, Range: e.Range},
-			Address: e.Address,
-			Record:  ipam.Record{ContainerID: e.ContainerID, IfName: e.IfName, PodRef: e.PodRef, Gen: e.Gen},
-		})
-	}
-	return holdings, nil
+	return holdingsOf(p.Holdings), nil
 }
 
 // Save replaces what is remembered. A page that could not be replaced is removed:
@@ -84,37 +96,14 @@ func (j *Journal) Save(owner ipam.Owner, holdings []ipam.Holding) error {
 	if len(holdings) == 0 {
 		return remove(path)
 	}
-	p := page{Holdings: make([]entry, 0, len(holdings))}
-	for _, h := range holdings {
-		p.Holdings = append(p.Holdings, entry{
-			Network: h.Pool.Network, Node: h.Pool.Node, Range: h.Pool.Range, Address: h.Address,
-			ContainerID: h.Record.ContainerID, PodRef: h.Record.PodRef, IfName: h.Record.IfName, Gen: h.Record.Gen,
-		})
-	}
-	data, err := json.Marshal(p)
+	data, err := json.Marshal(page{entriesOf(holdings)})
 	if err == nil {
-		err = j.replace(path, data)
+		err = replace(path, data, false)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("journal: %w", err), remove(path))
 	}
 	return nil
-}
-
-func (j *Journal) replace(path string, data []byte) error {
-	if err := os.MkdirAll(j.directory, 0o700); err != nil {
-		return err
-	}
-	temporary, err := os.CreateTemp(j.directory, ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temporary.Name()) // fails once it has been renamed
-	_, err = temporary.Write(data)
-	if err := errors.Join(err, temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), path)
 }
 
 func remove(path string) error {
@@ -124,24 +113,4 @@ func remove(path string) error {
 	return nil
 }
 
-// maxFileName is below the limit of all usual file systems (255 bytes).
-const maxFileName = 200
-
-func (j *Journal) path(owner ipam.Owner) string {
-	name := "container_" + owner.ContainerID
-	if namespace, pod, ok := strings.Cut(owner.PodRef, "/"); ok {
-		name = namespace + "_" + pod
-	}
-	name += "@" + owner.IfName
-	if len(name) > maxFileName || strings.ContainsFunc(name, unsafe) || strings.HasPrefix(name, ".") {
-		sum := sha256.Sum256([]byte(name))
-		name = hex.EncodeToString(sum[:])
-	}
-	return filepath.Join(j.directory, name)
-}
-
-// unsafe reports characters that have no business in a file name. The names come
-// from the runtime, which had them from a pod.
-func unsafe(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-@", r))
-}
+func (j *Journal) path(owner ipam.Owner) string { return filepath.Join(j.directory, podFile(owner)) }
