@@ -114,7 +114,7 @@ func (j *addJob) share(ctx context.Context, v *view, s *slot) error {
 			return err
 		}
 		if r != nil && r.ContainerID == record.ContainerID {
-			record.Network = r.Record.Network
+			record.Network = r.Network
 		}
 	}
 	return j.shareOrFail(s, record)

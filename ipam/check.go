@@ -123,7 +123,7 @@ func claimsByPlace(s *Snapshot) map[place]*stake {
 		}
 	}
 	for _, r := range s.Reservations {
-		here := at(r.Network, r.Address)
+		here := at(r.Space, r.Address)
 		here.reservations = append(here.reservations, r)
 	}
 	return all
@@ -158,7 +158,7 @@ func (s *stake) checkUnreserved(at place, opts CheckOptions) []Finding {
 }
 
 func (s *stake) checkReservation(r Reservation) []Finding {
-	nowhere := PoolID{Network: r.Network}
+	nowhere := PoolID{Network: r.Space}
 	if (r.Record == Record{}) {
 		return []Finding{finding(FindingUnreadable, nowhere, r.Address,
 			"the reservation of %s cannot be read and is left as it is", r.Address)}

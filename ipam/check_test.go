@@ -19,7 +19,7 @@ func checkedPool(network, cidr string, records map[string]Record) *Pool {
 }
 
 func checkedReservation(network, address, cidr string, r Record) Reservation {
-	return Reservation{Network: network, Address: netip.MustParseAddr(address), Record: r, Range: cidr}
+	return Reservation{Space: network, Address: netip.MustParseAddr(address), Record: r, Range: cidr}
 }
 
 func TestCheck(t *testing.T) {

@@ -54,7 +54,7 @@ func staleHalves(snapshot *Snapshot, stale func(Record) bool) []Change {
 		if !stale(r.Record) || err != nil || hasRecord(snapshot, r) {
 			continue
 		}
-		release = append(release, Change{Pool: PoolID{Network: r.Network, Range: prefix.Masked()}, Address: r.Address, Before: &r.Record})
+		release = append(release, Change{Pool: PoolID{Network: r.Space, Range: prefix.Masked()}, Address: r.Address, Before: &r.Record})
 	}
 	return release
 }
@@ -63,7 +63,7 @@ func staleHalves(snapshot *Snapshot, stale func(Record) bool) []Change {
 // not asked, since doubt keeps the address.
 func hasRecord(snapshot *Snapshot, r Reservation) bool {
 	for _, pool := range snapshot.Pools {
-		if _, ok := pool.Records[r.Address]; ok && pool.ID.Network == r.Network {
+		if _, ok := pool.Records[r.Address]; ok && pool.ID.Network == r.Space {
 			return true
 		}
 	}

@@ -122,7 +122,7 @@ type Pool struct {
 // Reservation claims an address in a whole address space (one network_name),
 // across the ranges that contain it.
 type Reservation struct {
-	Network string // network_name
+	Space   string // network_name
 	Address netip.Addr
 	Record         // Gen is not stored in reservations
 	Range   string // the pool it belongs to as a CIDR; "" when unknown

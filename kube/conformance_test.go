@@ -39,8 +39,10 @@ func newHarness(t *testing.T, cp *testenv.ControlPlane, details bool) storetest.
 	proxy := cp.Proxy(t)
 	seed := seeder{cp, namespace}
 	return storetest.Harness{
-		Store:           openStore(t, cp.Kubeconfig(t, testenv.Options{Namespace: namespace, Via: proxy})),
-		Other:           func(t *testing.T) ipam.Store { return openStore(t, cp.Kubeconfig(t, testenv.Options{Namespace: namespace})) },
+		Store: openStore(t, cp.Kubeconfig(t, testenv.Options{Namespace: namespace, Via: proxy})),
+		Other: func(t *testing.T) ipam.Store {
+			return openStore(t, cp.Kubeconfig(t, testenv.Options{Namespace: namespace}))
+		},
 		Faults:          &injector{proxy: proxy},
 		Details:         details,
 		SeedReservation: seed.reservation,
@@ -81,17 +83,12 @@ func (s seeder) reservation(t *testing.T, r ipam.Reservation) {
 			spec[key] = value
 		}
 	}
-	if r.Record.Network != "" {
-		spec["network"] = r.Record.Network
-	} else {
-		delete(spec, "network")
-	}
 	if !r.Since.IsZero() {
 		spec["since"] = r.Since.UTC().Format("2006-01-02T15:04:05Z07:00")
 	}
 	s.cp.Must(t).Create(resourcePath(s.namespace, reservationResource, ""), testenv.Object{
 		"apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "OverlappingRangeIPReservation",
-		"metadata": testenv.Object{"name": kube.ReservationName(r.Network, r.Address)}, "spec": spec,
+		"metadata": testenv.Object{"name": kube.ReservationName(r.Space, r.Address)}, "spec": spec,
 	})
 }
 

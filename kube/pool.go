@@ -46,7 +46,7 @@ func (s *Store) commitPools(ctx context.Context, changes []ipam.Change, errs []e
 		byPool[c.Pool] = append(byPool[c.Pool], i)
 	}
 	parallel(len(order), func(i int) {
-		b := &batch{store: s, id: order[i], changes: changes, errs: errs, outcomes: outcomes}
+		b := &batch{store: s, id: order[i], changes: changes, errs: errs, outcomes: outcomes, seen: map[int]bool{}}
 		b.commit(ctx, byPool[order[i]])
 	})
 }
@@ -59,6 +59,7 @@ type batch struct {
 	changes  []ipam.Change
 	errs     []error
 	outcomes []outcome
+	seen     map[int]bool // releases whose record was there when we looked
 }
 
 // commit writes until each pending change is settled: done, refused, or out of
@@ -144,12 +145,15 @@ func (b *batch) settle(ctx context.Context, pending []int) ([]int, error) {
 			if c.Before != nil {
 				b.changes[i].Before = &current // with the token that is really there
 			}
+			b.seen[i] = true
 			left = append(left, i)
 		case changeLost:
 			b.errs[i] = &ipam.ConflictError{Address: c.Address, Holder: current}
 			b.outcomes[i] = outcome{gone: !held, others: held, entry: current}
 		case changeDone:
-			b.outcomes[i] = outcome{gone: !held, others: held && c.After == nil, entry: current}
+			// One that was there and is not any more, our write has removed,
+			// though its answer was lost.
+			b.outcomes[i] = outcome{patched: !held && b.seen[i], gone: !held, others: held && c.After == nil, entry: current}
 		}
 	}
 	return left, nil

@@ -95,7 +95,7 @@ func addDetails(pool *ipam.Pool, reserved map[string]ipam.Reservation) {
 		if !ok || r.ContainerID != record.ContainerID || r.ContainerID == "" {
 			continue
 		}
-		record.UID, record.Node, record.Network, record.Since = r.UID, r.Node, r.Record.Network, r.Since
+		record.UID, record.Node, record.Network, record.Since = r.UID, r.Node, r.Network, r.Since
 		pool.Records[address] = record
 	}
 }
@@ -119,7 +119,7 @@ func poolIDOf(object ipPool, reservations []ipam.Reservation) ipam.PoolID {
 	}
 	id.Network = strings.TrimSuffix(object.Metadata.Name, "-"+tail)
 	for _, r := range reservations {
-		slice := ipam.PoolID{Network: r.Network, Node: r.Node, Range: id.Range}
+		slice := ipam.PoolID{Network: r.Space, Node: r.Node, Range: id.Range}
 		if r.Node != "" && r.Range == id.Range.String() && PoolName(slice) == object.Metadata.Name {
 			return slice
 		}
@@ -134,7 +134,7 @@ func parseReservation(object reservation) (ipam.Reservation, bool) {
 	if !ok {
 		return ipam.Reservation{}, false
 	}
-	return ipam.Reservation{Network: network, Address: address, Record: object.Spec.record(), Range: object.Spec.Range}, true
+	return ipam.Reservation{Space: network, Address: address, Record: object.Spec.record(), Range: object.Spec.Range}, true
 }
 
 // splitReservationName finds the address at the end of a name: the longest tail

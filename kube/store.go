@@ -136,7 +136,7 @@ func (s *Store) Reservation(ctx context.Context, network string, a netip.Addr) (
 	if err != nil || object == nil {
 		return nil, err
 	}
-	return &ipam.Reservation{Network: network, Address: a, Record: object.Spec.record(), Range: object.Spec.Range}, nil
+	return &ipam.Reservation{Space: network, Address: a, Record: object.Spec.record(), Range: object.Spec.Range}, nil
 }
 
 func (s *Store) getReservation(ctx context.Context, name string) (*reservation, error) {

@@ -108,7 +108,7 @@ func (s *Store) Reservation(ctx context.Context, network string, a netip.Addr) (
 				"have it repaired or removed", ipam.ErrCorrupt, s.path, a, network)
 		}
 		if ok {
-			found = &ipam.Reservation{Network: network, Address: a, Record: r.Record, Range: r.pool}
+			found = &ipam.Reservation{Space: network, Address: a, Record: r.Record, Range: r.pool}
 		}
 		return nil
 	})

@@ -26,7 +26,7 @@ func TestStore(t *testing.T) {
 			Details: true,
 			SeedReservation: func(t *testing.T, r ipam.Reservation) {
 				value := encode(r.Record, r.Range)
-				seed(t, path, step{reservationPath(ipam.PoolID{Network: r.Network}), addressKey(r.Address), value})
+				seed(t, path, step{reservationPath(ipam.PoolID{Network: r.Space}), addressKey(r.Address), value})
 			},
 			SeedRecord: func(t *testing.T, id ipam.PoolID, a netip.Addr, r ipam.Record) {
 				seed(t, path, step{poolPath(id), addressKey(a), encodeRecord(r)})

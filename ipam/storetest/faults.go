@@ -187,9 +187,21 @@ func (f *faulty) settle(c ipam.Change) {
 		f.reserved(c.Pool, c.Address, *c.After)
 		CheckInvariants(f, f.Store)
 		f.must(release(c.Pool, c.Address, *c.After))
+	} else {
+		f.heal(c, *c.Before)
 	}
 	f.free(c.Pool, c.Address)
 	f.unreserved(c.Pool.Network, c.Address)
+}
+
+// heal lets the owner's pod take the address again and release it, where nothing
+// tells whose the reservation is that an interrupted release leaves: without
+// container ids it may be the claim of the pod's next container, and is left to it.
+func (f *faulty) heal(c ipam.Change, r ipam.Record) {
+	f.Helper()
+	if !f.Details {
+		f.must(take(c.Pool, c.Address, r), release(c.Pool, c.Address, r))
+	}
 }
 
 // rival lets somebody else take the address after a take with an unknown
@@ -210,6 +222,7 @@ func (f *faulty) rival(op operation, fault Fault) bool {
 	}
 	CheckInvariants(f, f.Store)
 	f.must(release(c.Pool, c.Address, *c.After), release(theirs.Pool, c.Address, *theirs.After))
+	f.heal(c, *c.After)
 	f.unreserved("", c.Address)
 	return hit
 }
@@ -233,6 +246,7 @@ func (f *faulty) unprotectedRival(op operation, fault Fault) bool {
 		f.Errorf("the rival gets %v, want nothing or a conflict", err)
 	}
 	f.must(release(c.Pool, c.Address, *c.After), release(c.Pool, c.Address, rival))
+	f.heal(c, *c.After)
 	f.unreserved("", c.Address)
 	return hit
 }
@@ -243,6 +257,7 @@ func (f *faulty) takenBack(op operation, fault Fault) bool {
 	c := op.prepare(f.fixture, f.address())
 	hit := f.disturbedForGood(c, fault)
 	f.must(release(c.Pool, c.Address, *c.After))
+	f.heal(c, *c.After)
 	f.free(c.Pool, c.Address)
 	f.unreserved(c.Pool.Network, c.Address)
 	return hit
@@ -268,6 +283,7 @@ func (f *faulty) batch() {
 		f.reserved(narrow, third, held)
 		f.outcomes(f.Store.Commit(f.ctx(), changes), nil, nil, ipam.ErrConflict)
 		f.held(narrow, first, *changes[0].After)
+		f.heal(changes[1], freed)
 		f.free(narrow, second)
 		CheckInvariants(f, f.Store)
 		f.must(release(narrow, first, *changes[0].After), release(narrow, third, held))

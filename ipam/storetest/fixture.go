@@ -203,8 +203,8 @@ func (f *fixture) reserved(id ipam.PoolID, a netip.Addr, want ipam.Record) {
 	if f.Details && got.ContainerID != want.ContainerID {
 		f.Fatalf("%s is reserved for container %s, want %s", a, got.ContainerID, want.ContainerID)
 	}
-	if got.Network != id.Network || got.Address != a {
-		f.Fatalf("the reservation of %s in network_name %q says it is of %s in %q", a, id.Network, got.Address, got.Network)
+	if got.Space != id.Network || got.Address != a {
+		f.Fatalf("the reservation of %s in network_name %q says it is of %s in %q", a, id.Network, got.Address, got.Space)
 	}
 }
 

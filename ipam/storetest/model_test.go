@@ -40,7 +40,7 @@ func newModelHarness(*testing.T) Harness {
 		Faults:  wire,
 		Details: true,
 		SeedReservation: func(_ *testing.T, r ipam.Reservation) {
-			data.reserve(reservationKey{r.Network, r.Address}, nil, &r)
+			data.reserve(reservationKey{r.Space, r.Address}, nil, &r)
 		},
 		SeedRecord: func(_ *testing.T, id ipam.PoolID, a netip.Addr, r ipam.Record) {
 			data.record(recordKey{id, a}, nil, &r)
@@ -238,7 +238,7 @@ func (m *model) take(ctx context.Context, c ipam.Change) error {
 		if reserved != nil && !own {
 			return &ipam.ConflictError{Address: c.Address, Holder: reserved.Record, Reserved: true, Range: reserved.Range}
 		}
-		now := ipam.Reservation{Network: c.Pool.Network, Address: c.Address, Record: *c.After, Range: c.Pool.Range.String()}
+		now := ipam.Reservation{Space: c.Pool.Network, Address: c.Address, Record: *c.After, Range: c.Pool.Range.String()}
 		now.Gen = ""
 		if reserved == nil || *reserved != m.data.pruned(now) {
 			err := m.wire.write(ctx, func() error { return m.data.reserve(at, reserved, &now) })

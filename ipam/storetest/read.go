@@ -63,7 +63,7 @@ var readCases = []testCase{
 		}
 		for _, r := range s.Reservations {
 			if r.PodRef != "default/a" {
-				f.Errorf("%s in network_name %q is reserved for %q, want default/a", r.Address, r.Network, r.PodRef)
+				f.Errorf("%s in network_name %q is reserved for %q, want default/a", r.Address, r.Space, r.PodRef)
 			}
 		}
 		CheckInvariants(f, f.Store)
