@@ -138,7 +138,7 @@ func (w *worker) work(ctx context.Context, own *task, waiting []node.Request, ti
 	began := w.Now()
 	w.allocator.Run(ctx, additions, append(removals, replays...))
 	w.undoReleased(ctx, tasks)
-	w.log.Info("carried out calls", "calls", len(tasks), "replayed", len(replays), "duration", w.Now().Sub(began))
+	w.call.work.Info("carried out calls", "calls", len(tasks), "replayed", len(replays), "duration", w.Now().Sub(began))
 	w.finishReplays(replays)
 	w.answerOthers(ctx, tasks[1:])
 	return answerTo(own)
@@ -175,7 +175,7 @@ func (w *worker) replays(tasks []*task) []*ipam.Removal {
 	for _, t := range tasks {
 		if t.Verb == "ADD" {
 			if err := w.queued.Drop(t.Owner); err != nil {
-				w.log.Error("queued release cannot be dropped", "error", err)
+				w.call.work.Error("queued release cannot be dropped", "error", err)
 			}
 		}
 	}
@@ -184,7 +184,7 @@ func (w *worker) replays(tasks []*task) []*ipam.Removal {
 	}
 	pending, err := w.queued.Pending()
 	if err != nil {
-		w.log.Error("queued releases", "error", err)
+		w.call.work.Error("queued releases", "error", err)
 	}
 	return pending
 }
@@ -192,11 +192,11 @@ func (w *worker) replays(tasks []*task) []*ipam.Removal {
 func (w *worker) finishReplays(replays []*ipam.Removal) {
 	for _, r := range replays {
 		if r.Err != nil {
-			w.log.Warn("queued release failed again", "container", r.Owner.ContainerID, "interface", r.Owner.IfName, "error", r.Err)
+			w.call.work.Warn("queued release failed again", "owner", r.Owner, "error", r.Err)
 			continue
 		}
 		if err := w.queued.Drop(r.Owner); err != nil {
-			w.log.Error("queued release is done and cannot be dropped", "error", err)
+			w.call.work.Error("queued release is done and cannot be dropped", "error", err)
 		}
 	}
 }

@@ -112,7 +112,8 @@ type call struct {
 	cfg       *ipam.Config
 	owner     ipam.Owner
 	allocator *ipam.Allocator
-	log       *slog.Logger
+	log       *slog.Logger // of this call
+	work      *slog.Logger // of work that may be done for other calls, too
 }
 
 // run reads the configuration, opens log and store, and calls f with a deadline.
@@ -130,9 +131,10 @@ func (v verbs) run(verb string, args *skel.CmdArgs, timeout time.Duration, f fun
 	}
 	log, closeLog := openLog(cfg, v.Stderr)
 	defer closeLog()
-	c := &call{cfg: cfg, owner: ownerOf(cfg, args), log: log.With("verb", verb, "network", cfg.Name)}
+	c := &call{cfg: cfg, owner: ownerOf(cfg, args), work: log}
+	c.log = log.With("verb", verb, "network", cfg.Name)
 	if c.owner.ContainerID != "" {
-		c.log = c.log.With("container", c.owner.ContainerID, "interface", c.owner.IfName, "pod", c.owner.PodRef)
+		c.log = c.log.With("owner", c.owner)
 	}
 	for _, w := range cfg.Warnings {
 		c.log.Warn("configuration", "warning", w)
@@ -159,7 +161,7 @@ func (c *call) open(v verbs) error {
 		return err
 	}
 	c.allocator = &ipam.Allocator{
-		Store: store, Journal: node.NewJournal(c.cfg.StateDirectory), Now: v.Now, Rand: rand.IntN, Log: c.log,
+		Store: store, Journal: node.NewJournal(c.cfg.StateDirectory), Now: v.Now, Rand: rand.IntN, Log: c.work,
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (j *addJob) learn(ctx context.Context, v *view, c Change, err error) {
 }
 
 func (j *addJob) lost(ctx context.Context, v *view, s *slot, c Change, conflict *ConflictError) error {
-	j.allocator.Log.Debug("address is held, choosing again",
+	j.allocator.Log.Debug("address is held, choosing again", "owner", j.Owner,
 		"address", c.Address, "holder", conflict.Holder.Holder(), "reserved", conflict.Reserved, "range", conflict.Range)
 	switch {
 	case conflict.Reserved && c.Before != nil:
@@ -127,7 +127,7 @@ func (j *addJob) shareOrFail(s *slot, holder Record) error {
 	if holder.Network != "" && holder.Network != j.Owner.Network {
 		return &RequestError{Address: s.want, Source: fmt.Sprintf("addresses of network %s", j.Owner.Network), Holder: holder}
 	}
-	j.allocator.Log.Warn("fixed address is shared", "address", s.want, "holder", holder.Holder())
+	j.allocator.Log.Warn("fixed address is shared", "owner", j.Owner, "address", s.want, "holder", holder.Holder())
 	s.done, s.shared = true, true
 	j.finish()
 	return nil

@@ -137,7 +137,7 @@ func (a *Allocator) rollback(ctx context.Context, adds []*addJob) {
 	defer cancel()
 	for i, err := range a.Store.Commit(ctx, release) {
 		if err != nil {
-			a.Log.Error("address of a failed ADD could not be released", "address", release[i].Address, "error", err)
+			a.Log.Error("address of a failed ADD could not be released", "owner", release[i].Before.Holder(), "address", release[i].Address, "error", err)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (a *Allocator) releaseLeftovers(ctx context.Context, v *view, adds []*addJo
 			a.Log.Warn("address that is no longer used could not be released", "address", release[i].Address, "error", err)
 			continue
 		}
-		a.Log.Info("released address that the owner no longer uses", "address", release[i].Address)
+		a.Log.Info("released address that the owner no longer uses", "owner", release[i].Before.Holder(), "address", release[i].Address)
 	}
 }
 

@@ -3,6 +3,7 @@ package ipam
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"log/slog"
 	"net/netip"
 	"time"
 )
@@ -16,6 +17,11 @@ type Owner struct {
 	UID         string // of the pod; "" when unknown
 	Node        string // the node this runs on; "" when unknown
 	Network     string // name of the CNI network; "" when unknown
+}
+
+// LogValue groups the owner's fields in a log.
+func (o Owner) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("container", o.ContainerID), slog.String("interface", o.IfName), slog.String("pod", o.PodRef))
 }
 
 // Record says who holds an address. The first four fields decide ownership; the
