@@ -1,0 +1,45 @@
+# Run `make` for the list of targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell scripts/version)
+
+# Static, without paths of this machine, and also where git does not trust the
+# directory's owner.
+GO_FLAGS = -trimpath -buildvcs=false
+build release-binaries cni-plugins: export CGO_ENABLED = 0
+STAMP = -ldflags '-s -w -X main.version=$(VERSION)'
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/whereabouts for this machine
+	go build $(GO_FLAGS) $(STAMP) -o bin/whereabouts .
+
+release-binaries: ## build for amd64 and arm64 into dist/, with checksums
+	for arch in amd64 arm64; do \
+		GOOS=linux GOARCH=$$arch go build $(GO_FLAGS) $(STAMP) -o dist/whereabouts-linux-$$arch .; \
+	done
+	cd dist && sha256sum whereabouts-linux-* >SHA256SUMS
+
+demo: build cni-plugins ## three pods get addresses and ping each other; needs no cluster
+	scripts/demo
+
+cni-plugins: ## build the reference CNI plugins and cnitool into bin/cni/
+	go build -C integration/cniplugins $(GO_FLAGS) -o $(CURDIR)/bin/cni/ tool
+
+test: ## run all tests and the linters; the first time builds a control plane
+	scripts/test
+
+lint: ## gofumpt, go vet and staticcheck
+	scripts/lint
+
+fuzz: ## run each fuzz test for FUZZTIME (10s)
+	scripts/fuzz
+
+clean: ## remove bin/ and dist/
+	rm -rf bin dist
+
+.PHONY: help build release-binaries demo cni-plugins test lint fuzz clean
