@@ -6,9 +6,12 @@ SHELL := bash
 
 VERSION ?= $(shell scripts/version)
 
-# Static, without paths of this machine, and also where git does not trust the
-# directory's owner.
-GO_FLAGS = -trimpath -buildvcs=false
+# Also where git does not trust the directory's owner; and without the command
+# line's Markdown renderer, whose initialisation is a millisecond of each start.
+export GOFLAGS := -buildvcs=false -tags=urfave_cli_no_docs $(GOFLAGS)
+
+# Static, without paths of this machine.
+GO_FLAGS = -trimpath
 build release-binaries cni-plugins: export CGO_ENABLED = 0
 STAMP = -ldflags '-s -w -X main.version=$(VERSION)'
 
@@ -33,6 +36,13 @@ cni-plugins: ## build the reference CNI plugins and cnitool into bin/cni/
 test: ## run all tests and the linters; the first time builds a control plane
 	scripts/test
 
+bench: ## measure calls of the plugin on a real API server (BENCH_ARGS="--short", "--peer BINARY")
+	go run ./scripts/bench $(BENCH_ARGS)
+
+TIME ?= 10m
+soak: ## churn, kills and faults for TIME (10m): no address twice, none lost
+	HISTORY_TIME=$(TIME) go test ./integration/history -run TestHistory -count=1 -timeout 0 -v
+
 lint: ## gofumpt, go vet and staticcheck
 	scripts/lint
 
@@ -42,4 +52,4 @@ fuzz: ## run each fuzz test for FUZZTIME (10s)
 clean: ## remove bin/ and dist/
 	rm -rf bin dist
 
-.PHONY: help build release-binaries demo cni-plugins test lint fuzz clean
+.PHONY: help build release-binaries demo cni-plugins test bench soak lint fuzz clean

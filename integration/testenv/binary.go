@@ -99,7 +99,7 @@ func waitForLock(ctx context.Context, log io.Writer, path string) (*os.File, err
 
 func build(ctx context.Context, log io.Writer, source, target string) error {
 	unfinished := target + ".unfinished" // the lock is ours, so is this name
-	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", unfinished, ".")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", unfinished, ".")
 	cmd.Dir, cmd.Env = source, goEnv()
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Run(); err != nil {
