@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/whereabouts-cni/whereabouts/integration/testenv"
+)
+
+const (
+	groupVersion = "whereabouts.cni.cncf.io/v1alpha1"
+	pools        = "ippools"
+	reservations = "overlappingrangeipreservations"
+)
+
+// Object is short for JSON objects.
+type Object = testenv.Object
+
+// site is a namespace of its own with a plugin that uses it, and its nodes. Nothing
+// of one site is seen in another.
+type site struct {
+	client     *testenv.Client
+	namespace  string
+	plugin     string
+	kubeconfig string
+	dir        string // configurations and logs
+	memory     string // directories of nodes
+}
+
+// newSite makes a site for our plugin. Its plugin goes through the proxy if there
+// is one.
+func (b *bench) newSite(ctx context.Context, name string, via *proxy) (*site, error) {
+	name = fmt.Sprintf("bench-%s-%d", name, b.sites.Add(1))
+	s := &site{
+		client: b.cp.Client(), namespace: name, plugin: b.programs.ours,
+		dir: b.path(name), memory: filepath.Join(b.memory, name),
+	}
+	s.kubeconfig = s.path("kubeconfig")
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
+		return nil, err
+	}
+	server, ca := b.apiServer(via)
+	if err := writeJSON(s.kubeconfig, kubeconfig(server, ca, b.cp.Token(testenv.Admin), name)); err != nil {
+		return nil, err
+	}
+	// A file that this machine may have must not count, and some plugins want one.
+	flat := Object{"datastore": "kubernetes", "kubernetes": Object{"kubeconfig": s.kubeconfig}}
+	if err := writeJSON(s.path("whereabouts.conf"), flat); err != nil {
+		return nil, err
+	}
+	namespace := Object{"metadata": Object{"name": name}}
+	return s, s.client.Create(ctx, "/api/v1/namespaces", namespace, nil)
+}
+
+// apiServer is how to reach it, through a proxy if there is one: its URL, and who
+// signed its certificate.
+func (b *bench) apiServer(via *proxy) (url string, ca []byte) {
+	if via != nil {
+		return via.url(), via.ca()
+	}
+	return b.cp.URL, b.cp.CA
+}
+
+func kubeconfig(server string, ca []byte, token, namespace string) Object {
+	return Object{
+		"apiVersion": "v1", "kind": "Config", "current-context": "bench",
+		"clusters": []Object{{"name": "bench", "cluster": Object{"server": server, "certificate-authority-data": ca}}},
+		"users":    []Object{{"name": "bench", "user": Object{"token": token}}},
+		"contexts": []Object{{"name": "bench", "context": Object{"cluster": "bench", "user": "bench", "namespace": namespace}}},
+	}
+}
+
+func writeJSON(path string, content any) error {
+	data, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
+}
+
+func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
+
+// network writes the configuration of a network and answers its path.
+func (s *site) network(name string, ipam Object) (string, error) {
+	full := Object{
+		"type": "whereabouts", "configuration_path": s.path("whereabouts.conf"),
+		"kubernetes": Object{"kubeconfig": s.kubeconfig},
+	}
+	maps.Copy(full, ipam)
+	path := s.path(name + ".json")
+	return path, writeJSON(path, Object{"cniVersion": "1.0.0", "name": name, "type": "macvlan", "ipam": full})
+}
+
+// nodes are n machines of the site.
+func (s *site) nodes(n int) []node {
+	var all []node
+	for i := range n {
+		name := fmt.Sprint("node-", i+1)
+		all = append(all, node{
+			name: name, runDir: filepath.Join(s.memory, name, "run"), stateDir: filepath.Join(s.memory, name, "state"),
+		})
+	}
+	return all
+}
+
+// call is one run of the site's plugin.
+func (s *site) call(verb string, n node, pod, ifName, config string) call {
+	return call{plugin: s.plugin, verb: verb, node: n, pod: pod, ifName: ifName, config: config}
+}
+
+// collection is the path of the site's objects of a kind.
+func (s *site) collection(plural string) string {
+	return "/apis/" + groupVersion + "/namespaces/" + s.namespace + "/" + plural
+}
+
+func (s *site) createPool(ctx context.Context, name, written string, allocations Object) error {
+	return s.client.Create(ctx, s.collection(pools), Object{
+		"apiVersion": groupVersion, "kind": "IPPool", "metadata": Object{"name": name},
+		"spec": Object{"range": written, "allocations": allocations},
+	}, nil)
+}
+
+func (s *site) createReservation(ctx context.Context, name string, spec Object) error {
+	return s.client.Create(ctx, s.collection(reservations), Object{
+		"apiVersion": groupVersion, "kind": "OverlappingRangeIPReservation",
+		"metadata": Object{"name": name}, "spec": spec,
+	}, nil)
+}
