@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// pool of workers that carry out n jobs.
+// atOnce carries out n jobs, some at a time.
 func atOnce(n, workers int, job func(i int)) {
 	next := make(chan int)
 	var group sync.WaitGroup
@@ -55,7 +55,7 @@ func (l *ledger) gaveBack(container string) {
 }
 
 func TestManyAddsAndDelsAtOnce(t *testing.T) {
-	const n, workers = 200, 40
+	const n, workers = churnSize, 40
 	h := newHost(t, oneRange)
 	book := &ledger{t: t, holds: map[string]string{}}
 	atOnce(n, workers, func(i int) {
@@ -93,7 +93,7 @@ func (h *host) settle() {
 // a DEL. Addresses in use must be nobody else's at any time, and in the end
 // nothing may be held.
 func TestProcessesKilledAnywhere(t *testing.T) {
-	const n, workers = 200, 20
+	const n, workers = churnSize, 20
 	h := newHost(t, oneRange)
 	book := &ledger{t: t, holds: map[string]string{}}
 	call := func(verb, container string) *plugin {

@@ -161,7 +161,8 @@ func (c *call) open(v verbs) error {
 		return err
 	}
 	c.allocator = &ipam.Allocator{
-		Store: store, Journal: node.NewJournal(c.cfg.StateDirectory), Now: v.Now, Rand: rand.IntN, Log: c.work,
+		Store: store, Journal: node.NewJournal(c.cfg.StateDirectory), Contention: node.NewContention(c.cfg.RunDirectory),
+		Now: v.Now, Rand: rand.IntN, Log: c.work,
 	}
 	return nil
 }

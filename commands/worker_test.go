@@ -76,7 +76,7 @@ func (m *team) work(timeout time.Duration, own *task, others ...*task) answer {
 		m.t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	c := &call{cfg: cfg, owner: own.Owner, log: log, allocator: &ipam.Allocator{
+	c := &call{cfg: cfg, owner: own.Owner, log: log, work: log, allocator: &ipam.Allocator{
 		Store: m.store, Journal: node.NewJournal(m.state), Now: time.Now, Rand: func(int) int { return 0 }, Log: log,
 	}}
 	var waiting []node.Request

@@ -14,11 +14,12 @@ const rollbackTimeout = 5 * time.Second
 
 // Allocator takes and gives back addresses: the policy on top of a Store.
 type Allocator struct {
-	Store   Store
-	Journal Journal
-	Now     func() time.Time
-	Rand    func(n int) int // uniform in [0, n)
-	Log     *slog.Logger
+	Store      Store
+	Journal    Journal
+	Contention Contention // nil: nothing is remembered
+	Now        func() time.Time
+	Rand       func(n int) int // uniform in [0, n)
+	Log        *slog.Logger
 }
 
 // Assigned is one address of the result of an ADD.
@@ -72,7 +73,7 @@ func NewRemoval(journal Journal, cfg *Config, owner Owner, previous []netip.Addr
 // That nothing is found is no error, and nothing is created then. A record that a
 // newer container of the pod has adopted is not touched.
 func (a *Allocator) Run(ctx context.Context, additions []*Addition, removals []*Removal) {
-	v := newView(a.Store)
+	v := newView(a.Store, a.Contention)
 	var jobs []job
 	var adds []*addJob
 	for _, r := range removals {

@@ -34,23 +34,72 @@ type claimKey struct {
 // view is what a batch knows of the store, so that its jobs share reads and do not
 // get in each other's way.
 type view struct {
-	store   Store
-	content map[PoolID]*Pool  // as read, with our own changes; nil is to be read
-	claimed map[claimKey]bool // chosen by a job of this batch
-	blocked map[claimKey]bool // held through other ranges, or by writers in flight
-	looked  map[PoolID]bool   // other ranges whose addresses are blocked
-	pending map[PoolID]int    // changes of this round, by pool
+	store      Store
+	contention Contention
+	content    map[PoolID]*Pool  // as read, with our own changes; nil is to be read
+	claimed    map[claimKey]bool // chosen by a job of this batch
+	blocked    map[claimKey]bool // held through other ranges, or by writers in flight
+	looked     map[PoolID]bool   // other ranges whose addresses are blocked
+	pending    map[PoolID]int    // changes of this round, by pool
 
-	collisions map[PoolID]int // lost races
-	unknown    map[PoolID]int // lost to holders of an unknown range
+	met        map[PoolID]bool // answers of contention
+	collisions map[PoolID]int  // lost races
+	unknown    map[PoolID]int  // lost to holders of an unknown range
 }
 
-func newView(store Store) *view {
+func newView(store Store, contention Contention) *view {
 	return &view{
-		store: store, content: map[PoolID]*Pool{},
+		store: store, contention: contention, content: map[PoolID]*Pool{},
 		claimed: map[claimKey]bool{}, blocked: map[claimKey]bool{}, looked: map[PoolID]bool{},
-		collisions: map[PoolID]int{}, unknown: map[PoolID]int{},
+		met: map[PoolID]bool{}, collisions: map[PoolID]int{}, unknown: map[PoolID]int{},
 	}
+}
+
+// Contention is what a node remembers of writers of other nodes that it met lately
+// in a pool. Without one, each call finds out for itself.
+type Contention interface {
+	Met(PoolID) bool
+	Note(PoolID)
+}
+
+// window is how many of the lowest free addresses of a pool to choose from: one, as
+// long as no other writer is met.
+func (v *view) window(id PoolID) int {
+	n := v.collisions[id]
+	if n < metLately && v.metLately(id) {
+		n = metLately
+	}
+	return min(1<<(2*min(n, 10)), maxWindow)
+}
+
+// metLately asks the node's memory once for each pool.
+func (v *view) metLately(id PoolID) bool {
+	met, asked := v.met[id]
+	if !asked && v.contention != nil {
+		met = v.contention.Met(id)
+		v.met[id] = met
+	}
+	return met
+}
+
+const (
+	// maxWindow bounds how far past the lowest free address a writer looks
+	// when it meets others.
+	maxWindow = 32
+
+	// metLately is how many collisions it counts for that others were met by an
+	// earlier call.
+	metLately = 2
+
+	// hastyCollisions is how many collisions in a row go by before a pool is
+	// read again, and one holder is looked at.
+	hastyCollisions = 4
+)
+
+// hasty reports whether to go on after a collision without asking who was first:
+// others are writing to the pool, and there are more addresses.
+func (v *view) hasty(id PoolID) bool {
+	return v.unknown[id] == 0 && v.collisions[id]%hastyCollisions != 0
 }
 
 // run carries jobs through to their ends. Each ends for itself: that one fails
@@ -159,6 +208,12 @@ func (v *view) wait(id PoolID) bool { return v.pending[id] > 0 }
 // ranges share.
 func (v *view) collide(ctx context.Context, c Change, conflict *ConflictError) error {
 	v.collisions[c.Pool]++
+	if v.contention != nil {
+		v.contention.Note(c.Pool)
+	}
+	if v.collisions[c.Pool]%hastyCollisions == 0 {
+		v.content[c.Pool] = nil
+	}
 	if !conflict.Reserved {
 		return nil
 	}

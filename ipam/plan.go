@@ -227,10 +227,6 @@ func (p *plan) adoptable(v *view, s *slot, used map[netip.Addr]bool) (netip.Addr
 	return netip.Addr{}, false
 }
 
-// maxWindow bounds how far past the lowest free address a writer looks after
-// collisions.
-const maxWindow = 16
-
 // free is the lowest free address, or one near it after collisions, so that many
 // writers do not chase the same one. Where holders of an unknown range are in the
 // way, it looks twice as far each time.
@@ -241,10 +237,7 @@ func (p *plan) free(v *view, s *slot, used map[netip.Addr]bool, random func(int)
 			return a, true
 		}
 	}
-	unknown, window := v.unknown[s.pool], 1
-	if n := v.collisions[s.pool]; n > 0 {
-		window = min(1<<min(n, 10), maxWindow)
-	}
+	unknown, window := v.unknown[s.pool], v.window(s.pool)
 	if unknown > 0 {
 		window = 1 << min(unknown, 20)
 	}
@@ -285,6 +278,7 @@ func (p *plan) held(v *view, id PoolID, a netip.Addr) bool {
 func (p *plan) change(v *view, s *slot, a netip.Addr, now time.Time) Change {
 	after := NewRecord(p.owner, now)
 	c := Change{Pool: s.pool, Address: a, After: &after, Overlap: p.cfg.Overlap}
+	c.Hasty = !s.want.IsValid() && v.hasty(s.pool) && !slices.Contains(p.prefer, a)
 	if before, held := v.content[s.pool].Records[a]; held {
 		c.Before = &before
 	}

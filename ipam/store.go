@@ -67,6 +67,11 @@ type Change struct {
 	// for the reservation of its owner and frees it after the record, whatever
 	// Overlap says.
 	Overlap bool
+
+	// Hasty allows a take to answer a conflict without finding out who holds
+	// the address: the caller has another one to try. The *ConflictError may
+	// then lack holder and range.
+	Hasty bool
 }
 
 // Snapshot is the whole content of a store.

@@ -11,25 +11,24 @@ import (
 )
 
 const (
-	firstPause = 40 * time.Millisecond
+	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second
 )
 
-// backoff is the pause between two tries of a request: it doubles, with jitter,
-// so that many clients do not come back at the same moment.
+// backoff is the pause between two tries of a request: at random up to three times
+// the last one, so that many clients spread out and do not come back at the same
+// moment.
 type backoff struct {
-	next time.Duration
+	last time.Duration
 }
 
 // wait sleeps until the next try. cause is what the last one answered; a server
 // that says when to come back is obeyed. It returns an error that wraps
 // ipam.ErrUnavailable and cause if the context ends first.
 func (b *backoff) wait(ctx context.Context, cause error) error {
-	if b.next == 0 {
-		b.next = firstPause
-	}
-	pause := b.next/2 + rand.N(b.next)
-	b.next = min(2*b.next, lastPause)
+	b.last = max(b.last, firstPause)
+	b.last = min(firstPause+rand.N(3*b.last), lastPause)
+	pause := b.last
 	var status *statusError
 	if errors.As(cause, &status) {
 		pause = max(pause, status.retryAfter)

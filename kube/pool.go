@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -80,6 +81,15 @@ func (b *batch) commit(ctx context.Context, pending []int) {
 			b.refuse(ctx, pending, fmt.Errorf("write pool %s: %w", name, err))
 			return
 		}
+		if isBusy(err) {
+			// Other writers were faster, and nothing has been written: our
+			// tests still say what has to hold.
+			if waitErr := pause.wait(ctx, err); waitErr != nil {
+				b.fail(pending, fmt.Errorf("write pool %s: %w", name, waitErr))
+				return
+			}
+			continue
+		}
 		left, readErr := b.settle(ctx, pending)
 		if readErr != nil {
 			b.fail(pending, readErr)
@@ -102,6 +112,13 @@ func (b *batch) commit(ctx context.Context, pending []int) {
 		}
 		pending = left
 	}
+}
+
+// isBusy reports that an object was written by others while the server applied our
+// patch, more often than it tries again by itself.
+func isBusy(err error) bool {
+	var e *statusError
+	return errors.As(err, &e) && e.code == http.StatusConflict && e.reason == "Conflict"
 }
 
 // worthAnotherTry reports whether a look at the pool may show what to do: the
