@@ -118,7 +118,9 @@ func (w *worker) work(ctx context.Context, own *task, waiting []node.Request, ti
 	if err := w.open(w.verbs); err != nil {
 		return answer{Error: cniError(err)}
 	}
-	own.cfg = w.cfg
+	if own.cfg = w.cfg; own.Verb == "DEL" {
+		w.allocator.Rollback = delRollback
+	}
 	tasks := append([]*task{own}, w.parse(waiting)...)
 	replays := w.replays(tasks)
 	var additions []*ipam.Addition
@@ -173,7 +175,7 @@ func (w *worker) parse(waiting []node.Request) []*task {
 // nothing is replayed.
 func (w *worker) replays(tasks []*task) []*ipam.Removal {
 	for _, t := range tasks {
-		if t.Verb == "ADD" {
+		if t.Verb == "ADD" && !w.released(t) {
 			if err := w.queued.Drop(t.Owner); err != nil {
 				w.call.work.Error("queued release cannot be dropped", "error", err)
 			}

@@ -31,8 +31,9 @@ const (
 	addPatience   = 38 * time.Second
 	addTimeout    = 60 * time.Second
 	checkTimeout  = 30 * time.Second
-	delPatience   = 2500 * time.Millisecond
+	delPatience   = 2 * time.Second
 	delTimeout    = 5 * time.Second
+	delRollback   = 500 * time.Millisecond // of what a DEL does for others
 	gcTimeout     = 60 * time.Second
 	statusTimeout = 10 * time.Second
 )

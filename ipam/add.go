@@ -11,15 +11,14 @@ type addJob struct {
 	*Addition
 	allocator *Allocator
 	plan      *plan
-	memory    *memory
-	after     []job // releases of the same container that come first
+	memory    *memory // nil until the job's turn comes
+	after     []job   // of the same owner, that come first
 	done      bool
 }
 
 func newAddJob(a *Allocator, add *Addition) *addJob {
-	j := &addJob{Addition: add, allocator: a, plan: newPlan(add.Config, add.Owner), memory: a.recall(add.Owner)}
+	j := &addJob{Addition: add, allocator: a, plan: newPlan(add.Config, add.Owner)}
 	add.job = j
-	j.plan.prefer = j.memory.older(add.Owner)
 	if err := errors.Join(add.Config.Invalid...); err != nil {
 		j.fail(err)
 	}
@@ -34,6 +33,7 @@ func (j *addJob) finished() bool  { return j.Err != nil || j.done }
 func (j *addJob) finish() {
 	if j.Err == nil && j.plan.settled() {
 		j.Assigned, j.done = j.plan.result(), true
+		j.memory.confirm(j.plan)
 	}
 }
 
@@ -42,6 +42,10 @@ func (j *addJob) propose(ctx context.Context, v *view) []Change {
 		if !other.finished() {
 			return nil
 		}
+	}
+	if j.memory == nil {
+		j.memory = j.allocator.recall(j.Owner)
+		j.plan.prefer = j.memory.older(j.Owner)
 	}
 	for {
 		changes, unsure, err := j.plan.pick(v, j.allocator)

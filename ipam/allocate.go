@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,10 @@ type Allocator struct {
 	Now        func() time.Time
 	Rand       func(n int) int // uniform in [0, n)
 	Log        *slog.Logger
+
+	// Rollback is for taking back what failed ADDs got, when their own time may be
+	// over. Zero is 5 s.
+	Rollback time.Duration
 }
 
 // Assigned is one address of the result of an ADD.
@@ -87,6 +92,13 @@ func (a *Allocator) Run(ctx context.Context, additions []*Addition, removals []*
 				j.after = append(j.after, released[k])
 			}
 		}
+		// Two ADDs for one holder at once would each take an address, and each
+		// release the other's as one that is no longer used.
+		for _, earlier := range adds {
+			if earlier.Owner.sameHolder(add.Owner) {
+				j.after = append(j.after, earlier)
+			}
+		}
 		adds = append(adds, j)
 		jobs = append(jobs, j)
 	}
@@ -126,15 +138,15 @@ func (a *Allocator) Undo(ctx context.Context, additions []*Addition, cause error
 func (a *Allocator) rollback(ctx context.Context, adds []*addJob) {
 	var release []Change
 	for _, j := range adds {
-		if j.Err != nil {
+		if j.Err != nil && j.memory != nil {
 			release = append(release, j.plan.undo()...)
-			j.memory.restore()
+			j.memory.restore(j.plan.rewritten())
 		}
 	}
 	if len(release) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(a.Rollback, rollbackTimeout))
 	defer cancel()
 	for i, err := range a.Store.Commit(ctx, release) {
 		if err != nil {

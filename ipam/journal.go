@@ -69,31 +69,41 @@ func (m *memory) older(owner Owner) []netip.Addr {
 	return addresses
 }
 
-// intend notes what is about to be written, before it is.
+// intend notes what is about to be written, before it is. What this container wrote
+// before stays noted beside it: until the write is answered, either may be stored.
 func (m *memory) intend(p *plan, changes []Change) {
-	var next []Holding
-	for _, s := range p.slots {
-		if s.done && s.change.After != nil {
-			next = append(next, Holding{s.change.Pool, s.change.Address, *s.change.After})
-		}
-	}
+	next := p.kept()
 	for _, c := range changes {
 		next = append(next, Holding{c.Pool, c.Address, *c.After})
 	}
-	for _, h := range m.loaded {
-		again := slices.ContainsFunc(next, func(n Holding) bool { return n.Pool == h.Pool && n.Address == h.Address })
-		if !again {
-			next = append(next, h)
-		}
-	}
-	m.save(next)
+	m.save(append(next, m.without(next, true)...))
 	m.dirty = true
 }
 
-// restore forgets what was intended and did not come about.
-func (m *memory) restore() {
+// confirm forgets what has been rewritten, once that is certain.
+func (m *memory) confirm(p *plan) {
+	next := p.kept()
+	if rest := m.without(next, false); len(rest) < len(m.without(next, true)) {
+		m.save(append(next, rest...))
+	}
+}
+
+// without lists what was loaded, but for the addresses of next; those of this
+// container are kept if own is set.
+func (m *memory) without(next []Holding, own bool) []Holding {
+	return slices.DeleteFunc(slices.Clone(m.loaded), func(h Holding) bool {
+		if own && h.Record.OfContainer(m.owner.ContainerID, m.owner.IfName) {
+			return false
+		}
+		return slices.ContainsFunc(next, func(n Holding) bool { return n.Pool == h.Pool && n.Address == h.Address })
+	})
+}
+
+// restore forgets what was intended and did not come about. Records that were
+// rewritten, or may have been, keep their new tokens and stay noted.
+func (m *memory) restore(rewritten []Holding) {
 	if m.dirty {
-		m.save(m.loaded)
+		m.save(append(rewritten, m.loaded...))
 	}
 }
 

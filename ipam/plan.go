@@ -297,19 +297,47 @@ func (p *plan) exhausted(v *view, s *slot) error {
 
 // undo lists the releases of what a failed ADD took, or may have taken.
 func (p *plan) undo() []Change {
-	taken := p.doubtful
-	for _, s := range p.slots {
-		if s.done && !s.shared {
-			taken = append(taken, s.change)
-		}
-	}
 	var release []Change
-	for _, c := range taken {
+	for _, c := range p.taken() {
 		if c.Before == nil {
 			release = append(release, Change{Pool: c.Pool, Address: c.Address, Before: c.After})
 		}
 	}
 	return release
+}
+
+// kept lists the records that have been written.
+func (p *plan) kept() []Holding {
+	var kept []Holding
+	for _, s := range p.slots {
+		if s.done && !s.shared {
+			kept = append(kept, Holding{s.change.Pool, s.change.Address, *s.change.After})
+		}
+	}
+	return kept
+}
+
+// rewritten lists the records of the owner's own that a failed ADD has rewritten, or
+// may have: they stay.
+func (p *plan) rewritten() []Holding {
+	var kept []Holding
+	for _, c := range p.taken() {
+		if c.Before != nil {
+			kept = append(kept, Holding{c.Pool, c.Address, *c.After})
+		}
+	}
+	return kept
+}
+
+// taken lists the changes that have been carried out, or may have been.
+func (p *plan) taken() []Change {
+	taken := slices.Clone(p.doubtful)
+	for _, s := range p.slots {
+		if s.done && !s.shared {
+			taken = append(taken, s.change)
+		}
+	}
+	return taken
 }
 
 // leftovers lists releases of what the owner holds in the plan's pools and did

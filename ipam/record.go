@@ -19,6 +19,12 @@ type Owner struct {
 	Network     string // name of the CNI network; "" when unknown
 }
 
+// sameHolder reports whether two owners may continue each other's records.
+func (o Owner) sameHolder(other Owner) bool {
+	return o.IfName == other.IfName &&
+		(o.ContainerID == other.ContainerID || o.PodRef != "" && o.PodRef == other.PodRef)
+}
+
 // LogValue groups the owner's fields in a log.
 func (o Owner) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("container", o.ContainerID), slog.String("interface", o.IfName), slog.String("pod", o.PodRef))

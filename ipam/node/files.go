@@ -41,7 +41,7 @@ func unsafe(r rune) bool {
 }
 
 // replace writes a file whole or not at all, readable by root alone. It makes the
-// directory if need be.
+// directory if need be. With sync it survives a power cut.
 func replace(path string, data []byte, sync bool) error {
 	directory := filepath.Dir(path)
 	if err := os.MkdirAll(directory, 0o700); err != nil {
@@ -59,5 +59,17 @@ func replace(path string, data []byte, sync bool) error {
 	if err := errors.Join(err, temporary.Close()); err != nil {
 		return err
 	}
-	return os.Rename(temporary.Name(), path)
+	if err := os.Rename(temporary.Name(), path); err != nil || !sync {
+		return err
+	}
+	return syncDirectory(directory)
+}
+
+// syncDirectory makes a renamed file survive a power cut under its new name.
+func syncDirectory(path string) error {
+	directory, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(directory.Sync(), directory.Close())
 }

@@ -48,10 +48,33 @@ type Queue struct {
 // error means that this process has to work alone.
 func OpenQueue(runDirectory, key string) (*Queue, error) {
 	directory := filepath.Join(runDirectory, "queue-"+key)
-	if err := os.MkdirAll(directory, 0o700); err != nil {
+	err := os.Mkdir(directory, 0o700)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(directory, 0o700)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return &Queue{directory: directory}, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
+	sweepQueues(runDirectory)
 	return &Queue{directory: directory}, nil
+}
+
+// unusedAge is after what time a queue has been left for good: each change of a
+// kubeconfig makes another one.
+const unusedAge = 24 * time.Hour
+
+// sweepQueues removes queues that are no longer used. Somebody who uses one all the
+// same finds its files gone, and works alone.
+func sweepQueues(runDirectory string) {
+	directories, _ := filepath.Glob(filepath.Join(runDirectory, "queue-*"))
+	for _, directory := range directories {
+		if info, err := os.Stat(directory); err == nil && time.Since(info.ModTime()) > unusedAge {
+			_ = os.RemoveAll(directory)
+		}
+	}
 }
 
 // Request is a request of a process that waits.
@@ -68,7 +91,8 @@ type Request struct {
 type Deliver func(r Request, answer []byte) bool
 
 // Work carries out requests while the lock is held and delivers the answers; it
-// returns the answer to the process's own request.
+// returns the answer to the process's own request. An answer is one line: JSON has no
+// line breaks of its own.
 type Work func(waiting []Request, deliver Deliver) []byte
 
 // ErrWaited says that a request was not carried out in time, and has been

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,11 +66,12 @@ func NewReleases(stateDirectory, store string) *Releases {
 
 // Put queues a release. An error means that it is not queued.
 func (q *Releases) Put(r *ipam.Removal, now time.Time) error {
-	files, err := os.ReadDir(q.directory)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("release queue: %w", err)
+	files, err := q.files()
+	if err != nil {
+		return err
 	}
-	if len(files) >= maxReleases {
+	again := slices.ContainsFunc(files, func(name string) bool { return name == containerFile(r.Owner) })
+	if len(files) >= maxReleases && !again {
 		return fmt.Errorf("release queue: %s is full (%d files): is the datastore out of reach?", q.directory, len(files))
 	}
 	queued := release{
@@ -98,26 +101,41 @@ func (q *Releases) Drop(owner ipam.Owner) error {
 	return nil
 }
 
+// files lists the names of queued releases. What killed processes left half written
+// is cleared away.
+func (q *Releases) files() ([]string, error) {
+	entries, err := os.ReadDir(q.directory)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("release queue: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case strings.HasPrefix(name, "."):
+			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandonedAge {
+				_ = os.Remove(filepath.Join(q.directory, name))
+			}
+		case !strings.HasSuffix(name, corruptSuffix):
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
 // Pending lists some of the queued releases of this store. A file that cannot be
 // understood is set aside under another name, and reported once.
 func (q *Releases) Pending() ([]*ipam.Removal, error) {
-	files, err := os.ReadDir(q.directory)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("release queue: %w", err)
+	names, failed := q.files()
+	if n := len(names); n > maxReplay { // some that fail each time must not keep others from their turn
+		start := rand.IntN(n)
+		names = slices.Concat(names[start:], names[:start])
 	}
 	var pending []*ipam.Removal
-	var failed error
-	for _, file := range files {
-		if strings.HasPrefix(file.Name(), ".") || strings.HasSuffix(file.Name(), corruptSuffix) {
-			continue
-		}
+	for _, name := range names {
 		if len(pending) == maxReplay {
 			break
 		}
-		r, err := q.load(file.Name())
+		r, err := q.load(name)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			continue
