@@ -174,6 +174,18 @@ var batchCases = []testCase{
 		}
 		CheckInvariants(f, f.Store)
 	}},
+	{"a batch that releases one address under two tokens frees it", func(f *fixture) {
+		older, newer := recordOf("a"), recordOf("a")
+		f.must(take(narrow, addr, older), rewrite(narrow, addr, older, newer))
+		for _, batch := range [][]ipam.Record{{older, newer}, {newer, older}} {
+			f.outcomes(f.Store.Commit(f.ctx(), []ipam.Change{release(narrow, addr, batch[0]), release(narrow, addr, batch[1])}), nil, nil)
+			f.free(narrow, addr)
+			f.unreserved("", addr)
+			f.must(take(narrow, addr, newer))
+		}
+		f.must(release(narrow, addr, newer))
+		f.empty()
+	}},
 	{"of two takes of one address in a batch at most one wins", func(f *fixture) {
 		a, b := recordOf("a"), recordOf("b")
 		errs := f.Store.Commit(f.ctx(), []ipam.Change{take(narrow, addr, a), take(narrow, addr, b)})
