@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -101,7 +102,7 @@ const netnsPatience = 30 * time.Second
 func (s *netnsSpace) serve(t *testing.T, address netip.Addr, greeting string) netip.AddrPort {
 	t.Helper()
 	var listener net.Listener
-	err := s.do(func() (err error) {
+	err := s.whenAssigned(func() (err error) {
 		var config net.ListenConfig
 		listener, err = config.Listen(t.Context(), "tcp", netip.AddrPortFrom(address, 0).String())
 		return err
@@ -123,12 +124,23 @@ func (s *netnsSpace) serve(t *testing.T, address netip.Addr, greeting string) ne
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
+// whenAssigned does something in the namespace, again while its IPv6 address is being
+// tried for duplicates (RFC 4862, section 5.4): until then it cannot be used.
+func (s *netnsSpace) whenAssigned(f func() error) error {
+	for end := time.Now().Add(netnsPatience); ; time.Sleep(50 * time.Millisecond) {
+		err := s.do(f)
+		if !errors.Is(err, unix.EADDRNOTAVAIL) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
 // greeting is what is said at an address when it is called from this namespace.
 func (s *netnsSpace) greeting(ctx context.Context, at netip.AddrPort) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, netnsPatience)
 	defer cancel()
 	var said []byte
-	err := s.do(func() error {
+	err := s.whenAssigned(func() error {
 		var dialer net.Dialer
 		connection, err := dialer.DialContext(ctx, "tcp", at.String())
 		if err != nil {

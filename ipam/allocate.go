@@ -50,6 +50,7 @@ type Removal struct {
 	Pools    []PoolID     // where to look
 	Previous []netip.Addr // the addresses of the previous result, if the runtime passed one
 	Holdings []Holding    // what the owner is known to hold; its pools need not be read
+	Late     bool         // it comes later than the container ended: see Change.Latest
 
 	Err error
 }
@@ -65,7 +66,7 @@ func NewRemoval(journal Journal, cfg *Config, owner Owner, previous []netip.Addr
 
 // Run carries out ADDs and DELs at once, with as few requests as if they were one.
 // Each has its own outcome: that one fails does not fail the others. A DEL comes
-// before an ADD of the same container and interface.
+// before an ADD of the same pod and interface.
 //
 // ADD: the owner gets one address from each range of its configuration, in order,
 // then the requested ones in the ranges, the fixed ones, and the requested ones
@@ -88,7 +89,7 @@ func (a *Allocator) Run(ctx context.Context, additions []*Addition, removals []*
 	for _, add := range additions {
 		j := newAddJob(a, add)
 		for k, r := range removals {
-			if r.Owner.ContainerID == add.Owner.ContainerID && r.Owner.IfName == add.Owner.IfName {
+			if r.Owner.sameHolder(add.Owner) {
 				j.after = append(j.after, released[k])
 			}
 		}

@@ -83,7 +83,7 @@ func (p *configParser) readArgs() map[string]string {
 	for _, s := range splitComma(args["GATEWAY"]) {
 		gateway, err := ParseAddr(s)
 		if err != nil {
-			p.invalid(invalidKey("CNI_ARGS GATEWAY", "%w", err))
+			p.invalid(invalidArg("CNI_ARGS GATEWAY", "%w", err))
 			continue
 		}
 		if !slices.Contains(p.cfg.ArgGateways, gateway) {

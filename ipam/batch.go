@@ -176,13 +176,15 @@ func (v *view) read(ctx context.Context, open []job) {
 // settle brings what is known of the pool up to date.
 func (v *view) settle(c Change, err error) {
 	var conflict *ConflictError
+	if err != nil {
+		delete(v.claimed, keyOf(c.Pool, c.Address, c.Overlap))
+	}
 	switch {
 	case errors.As(err, &conflict):
 		if !conflict.Reserved {
 			v.content[c.Pool] = nil // what was read is out of date
 		}
 	case err != nil:
-		delete(v.claimed, keyOf(c.Pool, c.Address, c.Overlap))
 	case v.content[c.Pool] == nil:
 	case c.After != nil:
 		v.content[c.Pool].Records[c.Address] = *c.After

@@ -54,7 +54,7 @@ type Config struct {
 	Ranges []Range
 
 	// Invalid has the errors that stop ADD and CHECK, but not DEL and GC. Each
-	// wraps ErrInvalid.
+	// wraps ErrInvalid, or ErrArgs when it is about CNI_ARGS.
 	Invalid []error
 
 	Fixed     []FixedAddress // addresses

@@ -12,6 +12,15 @@ func invalidKey(label, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: "+format, append([]any{ErrInvalid, label}, args...)...)
 }
 
+// invalidArg is the error about a value in CNI_ARGS, or of a key that asks for the
+// same: which of them, what was found and what would be right.
+func invalidArg(source, format string, args ...any) error {
+	if strings.HasPrefix(source, "CNI_ARGS ") {
+		return fmt.Errorf("%w: %s: "+format, append([]any{ErrArgs, source}, args...)...)
+	}
+	return invalidKey(source, format, args...)
+}
+
 // wrongType is the error about a value, or an element of it, that is not what
 // the key takes.
 func (v configValue) wrongType(label string, found json.RawMessage) error {

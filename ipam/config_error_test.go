@@ -50,8 +50,12 @@ func TestAddressingErrors(t *testing.T) {
 			if err != nil {
 				t.Fatalf("stops DEL: %v", err)
 			}
-			if len(cfg.Invalid) != 1 || !errors.Is(cfg.Invalid[0], ErrInvalid) {
-				t.Fatalf("Invalid is %q, want one error that wraps ErrInvalid", cfg.Invalid)
+			kind := ErrInvalid
+			if test.args != "" {
+				kind = ErrArgs
+			}
+			if len(cfg.Invalid) != 1 || !errors.Is(cfg.Invalid[0], kind) {
+				t.Fatalf("Invalid is %q, want one error that wraps %q", cfg.Invalid, kind)
 			}
 			wantWords(t, cfg.Invalid[0].Error(), test.words...)
 			wantEqual(t, "ranges", prefixesOf(cfg.Ranges), test.ranges)

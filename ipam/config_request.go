@@ -34,7 +34,7 @@ func (p *configParser) requestAll(s configSection) {
 func (p *configParser) request(s, source string) {
 	addr, bits, err := parseAddrBits(s)
 	if err != nil {
-		p.invalid(invalidKey(source, "%w", err))
+		p.invalid(invalidArg(source, "%w", err))
 		return
 	}
 	for i := range p.cfg.Requested {

@@ -49,6 +49,9 @@ func (j *removeJob) propose(ctx context.Context, v *view) []Change {
 		j.fail(err)
 	}
 	changes = append(changes, halves...)
+	for i := range changes {
+		changes[i].Latest = !j.Late
+	}
 	j.pending = len(changes)
 	j.forget()
 	return changes

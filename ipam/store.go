@@ -68,6 +68,12 @@ type Change struct {
 	// Overlap says.
 	Overlap bool
 
+	// Latest, in a release, is for a container that ends now: it frees the
+	// record of its container and interface whatever the token, and that of
+	// Before is only a first guess. Without it a record under another token is
+	// a newer holding, as for a release that comes late.
+	Latest bool
+
 	// Hasty allows a take to answer a conflict without finding out who holds
 	// the address: the caller has another one to try. The *ConflictError may
 	// then lack holder and range.
@@ -78,4 +84,13 @@ type Change struct {
 type Snapshot struct {
 	Pools        []*Pool
 	Reservations []Reservation
+}
+
+// Frees reports whether a release frees the record that is there.
+func (c Change) Frees(current Record) bool {
+	before := *c.Before
+	if c.Latest {
+		before.Gen = ""
+	}
+	return current.Same(before)
 }

@@ -187,7 +187,7 @@ const (
 // judge compares a change with the entry that is there.
 func judge(c ipam.Change, current ipam.Record, held bool) verdict {
 	if c.After == nil {
-		if held && current.Same(*c.Before) {
+		if held && c.Frees(current) {
 			return changePending
 		}
 		return changeDone

@@ -108,7 +108,7 @@ func (s space) claimable(c ipam.Change) error {
 func (s space) judgeRelease(c ipam.Change) []step {
 	var steps []step
 	current, held := s.record(c.Pool, c.Address)
-	released := held && holds(c.Before, current, held)
+	released := held && !current.unreadable && c.Frees(current.Record)
 	if released {
 		steps = append(steps, step{buckets: poolPath(c.Pool), key: addressKey(c.Address)})
 	}

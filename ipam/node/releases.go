@@ -172,7 +172,7 @@ func (q *Releases) load(name string) (*release, error) {
 func (r *release) removal() *ipam.Removal {
 	removal := &ipam.Removal{
 		Owner:    ipam.Owner{ContainerID: r.ContainerID, IfName: r.IfName, PodRef: r.PodRef},
-		Previous: r.Previous, Holdings: holdingsOf(r.Holdings),
+		Previous: r.Previous, Holdings: holdingsOf(r.Holdings), Late: true,
 	}
 	for _, p := range r.Pools {
 		removal.Pools = append(removal.Pools, ipam.PoolID{Network: p.Network, Node: p.Node, Range: p.Range})

@@ -268,7 +268,7 @@ func (m *model) undo(ctx context.Context, c ipam.Change, current *ipam.Record, r
 func (m *model) release(ctx context.Context, c ipam.Change, tried *bool) error {
 	key, at := recordKey{c.Pool, c.Address}, reservationKey{c.Pool.Network, c.Address}
 	current := find(m.data, m.data.records, key)
-	if current != nil && current.Same(*c.Before) {
+	if current != nil && c.Frees(*current) {
 		*tried = true
 		if err := m.wire.write(ctx, func() error { return m.data.record(key, current, nil) }); err != nil {
 			return err

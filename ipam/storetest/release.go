@@ -174,6 +174,24 @@ var batchCases = []testCase{
 		}
 		CheckInvariants(f, f.Store)
 	}},
+	{"a release of the latest frees the owner's record under another token", func(f *fixture) {
+		older, newer := recordOf("a"), recordOf("a")
+		f.must(take(narrow, addr, older), rewrite(narrow, addr, older, newer))
+		latest := release(narrow, addr, older)
+		latest.Latest = true
+		f.must(latest)
+		f.empty()
+	}},
+	{"a release of the latest leaves another container's record alone", func(f *fixture) {
+		older := recordOf("a")
+		newer := restarted(older)
+		f.must(take(narrow, addr, older), rewrite(narrow, addr, older, newer))
+		latest := release(narrow, addr, older)
+		latest.Latest = true
+		f.must(latest)
+		f.held(narrow, addr, newer)
+		f.reserved(narrow, addr, newer)
+	}},
 	{"a batch that releases one address under two tokens frees it", func(f *fixture) {
 		older, newer := recordOf("a"), recordOf("a")
 		f.must(take(narrow, addr, older), rewrite(narrow, addr, older, newer))
