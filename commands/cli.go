@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	"github.com/xrash/smetrics"
 )
 
 // PluginName is the name under which a runtime calls the CNI plugin.
@@ -50,7 +51,6 @@ func newApp(p Process) *cli.App {
 		Version:   p.Version,
 		Writer:    p.Stdout,
 		ErrWriter: p.Stderr,
-		Suggest:   true,
 		Commands: []*cli.Command{{
 			Name:  "version",
 			Usage: "print the version",
@@ -79,10 +79,24 @@ func unknownCommand(c *cli.Context) error {
 		names = append(names, command.Name)
 	}
 	slices.Sort(names)
-	meant := strings.TrimPrefix(cli.SuggestCommand(c.App.Commands, given), "Did you mean ")
 	hint := ""
-	if meant != "" {
-		hint = fmt.Sprintf("; the nearest is %s", strings.Trim(meant, `"?`))
+	if meant := nearest(given, names); meant != "" {
+		hint = fmt.Sprintf("; did you mean %q?", meant)
 	}
 	return cli.Exit(fmt.Sprintf("there is no command %q%s; commands: %s", given, hint, strings.Join(names, ", ")), exitUsage)
+}
+
+// nearEnough is the Jaro-Winkler similarity from which on a name may be meant; 1 is
+// equal.
+const nearEnough = 0.8
+
+// nearest returns the name most like the given one, or "" when none is like it.
+func nearest(given string, names []string) string {
+	meant, most := "", nearEnough
+	for _, name := range names {
+		if likeness := smetrics.JaroWinkler(given, name, 0.7, 4); likeness >= most {
+			meant, most = name, likeness
+		}
+	}
+	return meant
 }

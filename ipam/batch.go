@@ -204,11 +204,19 @@ func keyOf(id PoolID, a netip.Addr, overlap bool) claimKey {
 // others: what they have chosen may become free again.
 func (v *view) wait(id PoolID) bool { return v.pending[id] > 0 }
 
-// collide notes a lost race for an address, so that the next choice is another.
-// All addresses that are held through the same other range are skipped at once:
-// the number of requests does not grow with the number of addresses that two
+// collide learns from a lost race for an address, so that the next choice is
+// another. All addresses that are held through the same other range are skipped at
+// once: the number of requests does not grow with the number of addresses that two
 // ranges share.
 func (v *view) collide(ctx context.Context, c Change, conflict *ConflictError) error {
+	if conflict.Reserved {
+		v.blocked[keyOf(c.Pool, c.Address, c.Overlap)] = true
+		if prefix, err := ParsePrefix(conflict.Range); err != nil {
+			v.unknown[c.Pool]++ // a reservation of an older version
+		} else if other := (PoolID{Network: c.Pool.Network, Range: prefix.Masked()}); other.Range != c.Pool.Range && !v.looked[other] {
+			return v.block(ctx, other, conflict.Holder.Node)
+		}
+	}
 	v.collisions[c.Pool]++
 	if v.contention != nil {
 		v.contention.Note(c.Pool)
@@ -216,27 +224,20 @@ func (v *view) collide(ctx context.Context, c Change, conflict *ConflictError) e
 	if v.collisions[c.Pool]%hastyCollisions == 0 {
 		v.content[c.Pool] = nil
 	}
-	if !conflict.Reserved {
-		return nil
-	}
-	v.blocked[keyOf(c.Pool, c.Address, c.Overlap)] = true
-	prefix, err := ParsePrefix(conflict.Range)
-	if err != nil {
-		v.unknown[c.Pool]++ // a reservation of an older version
-		return nil
-	}
-	other := PoolID{Network: c.Pool.Network, Range: prefix.Masked()}
-	if other.Range == c.Pool.Range || v.looked[other] {
-		return nil
-	}
+	return nil
+}
+
+// block skips what is held in another range. If the address space has no such pool,
+// it is the slice of a node.
+func (v *view) block(ctx context.Context, other PoolID, node string) error {
 	v.looked[other] = true
 	pool, err := v.store.Read(ctx, other)
-	if err == nil && !pool.Exists && conflict.Holder.Node != "" {
-		other.Node = conflict.Holder.Node // a node's slice
+	if err == nil && !pool.Exists && node != "" {
+		other.Node = node
 		pool, err = v.store.Read(ctx, other)
 	}
 	if err != nil {
-		return fmt.Errorf("range %s of the same address space: %w", conflict.Range, err)
+		return fmt.Errorf("range %s of the same address space: %w", other.Range, err)
 	}
 	for address := range pool.Records {
 		v.blocked[keyOf(other, address, true)] = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
@@ -76,7 +77,7 @@ func (s *Store) continueReservation(ctx context.Context, name string, c ipam.Cha
 	if !mayContinue(there.Spec, c) {
 		return nil, &ipam.ConflictError{Address: c.Address, Holder: there.Spec.record(), Reserved: true, Range: there.Spec.Range}
 	}
-	got, err := s.rewriteReservation(ctx, there, newReservationSpec(*c.After, c.Pool))
+	got, err := s.rewriteReservation(ctx, there, newReservationSpec(*c.After, c.Pool), c.After.Gen)
 	if err != nil {
 		return nil, err
 	}
@@ -158,13 +159,18 @@ func (s *Store) takeOver(ctx context.Context, name string, c ipam.Change) (*clai
 	return &claim{object, false}, nil
 }
 
-// rewriteReservation replaces the spec of a reservation unless it has changed
-// since it was read.
-func (s *Store) rewriteReservation(ctx context.Context, there reservation, spec reservationSpec) (*reservation, error) {
+// rewriteReservation replaces the spec of a reservation, for a record with a token,
+// unless it has changed since it was read.
+func (s *Store) rewriteReservation(ctx context.Context, there reservation, spec reservationSpec, token string) (*reservation, error) {
+	annotate := operation{Op: "add", Path: "/metadata/annotations", Value: map[string]string{claimAnnotation: token}}
+	if there.Metadata.Annotations != nil {
+		annotate = operation{Op: "add", Path: "/metadata/annotations/" + strings.ReplaceAll(claimAnnotation, "/", "~1"), Value: token}
+	}
 	ops := []any{
 		operation{Op: "test", Path: "/metadata/uid", Value: there.Metadata.UID},
 		operation{Op: "test", Path: "/metadata/resourceVersion", Value: there.Metadata.ResourceVersion},
 		operation{Op: "replace", Path: "/spec", Value: spec},
+		annotate,
 	}
 	var object reservation
 	err := s.client.do(ctx, request{
@@ -246,7 +252,7 @@ func (s *Store) undoReserve(ctx context.Context, c ipam.Change, mine claim, o ou
 	for {
 		var err error
 		if holder != nil {
-			_, err = s.rewriteReservation(ctx, mine.reservation, newReservationSpec(*holder, c.Pool))
+			_, err = s.rewriteReservation(ctx, mine.reservation, newReservationSpec(*holder, c.Pool), c.After.Gen+" undone")
 		} else {
 			err = s.deleteReservation(ctx, mine.reservation)
 		}

@@ -14,6 +14,12 @@ const (
 
 	poolResource        = "ippools"
 	reservationResource = "overlappingrangeipreservations"
+
+	// claimAnnotation has the token of the record that a reservation was
+	// rewritten for. Older resource definitions prune what a rewrite changes
+	// in the spec, and it has to change something: the resource version is what
+	// protects a reservation from the late release of its former owner.
+	claimAnnotation = group + "/claim"
 )
 
 type objectMeta struct {
@@ -21,6 +27,8 @@ type objectMeta struct {
 	Namespace       string `json:"namespace,omitempty"`
 	UID             string `json:"uid,omitempty"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
+
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 type listMeta struct {
