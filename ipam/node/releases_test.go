@@ -72,7 +72,7 @@ func TestQueuedReleasesComeBackWhole(t *testing.T) {
 	mustPut(t, q, full)
 	mustPut(t, q, bare)
 	again := NewReleases(filepath.Dir(q.directory), "store") // another process
-	bare.Late, full.Late = true, true // whatever they were when they were queued
+	bare.Late, full.Late = true, true                        // whatever they were when they were queued
 	if got, want := mustPending(t, again), []*ipam.Removal{bare, full}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
