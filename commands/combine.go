@@ -45,7 +45,7 @@ type answer struct {
 // combine has a task carried out together with those of other processes of this
 // node, by this process or by one of them. The wait for others does not use up the
 // time for the work.
-func (v verbs) combine(ctx context.Context, c *call, t *task, patience, timeout time.Duration) answer {
+func (v verbs) combine(ctx context.Context, c *call, t *task, patience node.Patience, timeout time.Duration) answer {
 	body, err := json.Marshal(t)
 	if err != nil {
 		return answer{Error: cniError(err)}
@@ -54,7 +54,7 @@ func (v verbs) combine(ctx context.Context, c *call, t *task, patience, timeout 
 	if err == nil {
 		var data []byte
 		data, err = queue.Do(ctx, body, patience, func(waiting []node.Request, deliver node.Deliver) []byte {
-			w := &worker{verbs: v, call: c, deliver: deliver}
+			w := &worker{verbs: v, call: c, deliver: deliver, beat: queue.Beat}
 			return w.work(ctx, t, waiting, timeout).marshal()
 		})
 		if err == nil {
@@ -65,7 +65,7 @@ func (v verbs) combine(ctx context.Context, c *call, t *task, patience, timeout 
 		return answer{Error: types.NewError(types.ErrTryAgainLater, err.Error(), ""), Unreachable: true}
 	}
 	c.log.Debug("calls of this node cannot be combined, working alone", "error", err)
-	w := &worker{verbs: v, call: c}
+	w := &worker{verbs: v, call: c, beat: func() {}}
 	return w.work(ctx, t, nil, timeout)
 }
 
@@ -104,6 +104,7 @@ type worker struct {
 	verbs
 	*call
 	deliver node.Deliver // nil when working alone
+	beat    func()       // tells those who wait that work makes progress
 	marks   *node.Marks
 	queued  *node.Releases
 }
@@ -113,6 +114,12 @@ type worker struct {
 func (w *worker) work(ctx context.Context, own *task, waiting []node.Request, timeout time.Duration) answer {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	w.answered = w.beat
+	if own.Verb == "DEL" {
+		silence := time.AfterFunc(delSilence, cancel)
+		defer silence.Stop()
+		w.answered = func() { silence.Reset(delSilence); w.beat() }
+	}
 	w.marks = node.NewMarks(w.cfg.RunDirectory)
 	w.queued = node.NewReleases(w.cfg.StateDirectory, storeName(w.cfg))
 	if err := w.open(w.verbs); err != nil {

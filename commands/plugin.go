@@ -25,17 +25,24 @@ import (
 
 // How long a verb may take. Before the time for its work, an ADD or a DEL may wait
 // for other calls of the node, so long as both stay below what a runtime allows
-// (about two minutes). A DEL that cannot reach the datastore must not hold up the
-// end of a pod.
+// (about two minutes).
 const (
-	addPatience   = 38 * time.Second
 	addTimeout    = 60 * time.Second
 	checkTimeout  = 30 * time.Second
-	delPatience   = 2 * time.Second
-	delTimeout    = 5 * time.Second
-	delRollback   = 500 * time.Millisecond // of what a DEL does for others
 	gcTimeout     = 60 * time.Second
 	statusTimeout = 10 * time.Second
+
+	// A DEL must not hold up the end of a pod: it gives up when the datastore
+	// has not answered for delSilence. While it answers, and others are merely
+	// faster, it goes on until delTimeout.
+	delSilence  = 5 * time.Second
+	delTimeout  = 25 * time.Second
+	delRollback = 500 * time.Millisecond // of what a DEL does for others
+)
+
+var (
+	addPatience = node.Patience{Still: 38 * time.Second, Limit: 38 * time.Second}
+	delPatience = node.Patience{Still: 2 * time.Second, Limit: 25 * time.Second}
 )
 
 // Process is the edges of a process, passed in so that a role can run in a test.
@@ -115,6 +122,7 @@ type call struct {
 	allocator *ipam.Allocator
 	log       *slog.Logger // of this call
 	work      *slog.Logger // of work that may be done for other calls, too
+	answered  func()       // called when the store answers; may be nil
 }
 
 // run reads the configuration, opens log and store, and calls f with a deadline.
@@ -157,7 +165,7 @@ func (c *call) open(v verbs) error {
 	if c.allocator != nil {
 		return nil
 	}
-	store, err := openStore(c.cfg, v.Getenv)
+	store, err := openStore(c.cfg, v.Getenv, c.answered)
 	if err != nil {
 		return err
 	}
@@ -191,7 +199,7 @@ func (v verbs) add(args *skel.CmdArgs) error {
 		return err
 	}
 	began := v.Now()
-	return v.run("ADD", args, addPatience+addTimeout, func(ctx context.Context, c *call) error {
+	return v.run("ADD", args, addPatience.Limit+addTimeout, func(ctx context.Context, c *call) error {
 		if err := refuse(c.cfg); err != nil {
 			return err
 		}
@@ -236,7 +244,7 @@ func checkNetNS(args *skel.CmdArgs) error {
 // node, to be carried out by a later call: the end of a pod does not wait for it.
 func (v verbs) del(args *skel.CmdArgs) error {
 	began := v.Now()
-	return v.run("DEL", args, delPatience+delTimeout, func(ctx context.Context, c *call) error {
+	return v.run("DEL", args, delPatience.Limit+delTimeout, func(ctx context.Context, c *call) error {
 		previous, err := previousAddresses(c.cfg)
 		if err != nil {
 			c.log.Warn("previous result is ignored", "error", err)

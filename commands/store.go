@@ -10,13 +10,14 @@ import (
 )
 
 // openStore opens the datastore that the configuration names, and no other: a
-// store that does not work is an error, never a reason to use another one.
-func openStore(cfg *ipam.Config, getenv func(string) string) (ipam.Store, error) {
+// store that does not work is an error, never a reason to use another one. answered
+// may be nil, see kube.Options.
+func openStore(cfg *ipam.Config, getenv func(string) string, answered func()) (ipam.Store, error) {
 	switch cfg.Datastore {
 	case ipam.DatastoreLocal:
 		return local.Open(cfg.LocalPath)
 	case ipam.DatastoreKubernetes:
-		client, err := kube.NewClient(kube.Options{Kubeconfig: cfg.Kubeconfig, Getenv: getenv})
+		client, err := kube.NewClient(kube.Options{Kubeconfig: cfg.Kubeconfig, Getenv: getenv, Answered: answered})
 		if err != nil {
 			return nil, err
 		}

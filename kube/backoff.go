@@ -11,24 +11,22 @@ import (
 )
 
 const (
-	firstPause = 20 * time.Millisecond
+	firstPause = 50 * time.Millisecond
 	lastPause  = 2 * time.Second
 )
 
-// backoff is the pause between two tries of a request: at random up to three times
-// the last one, so that many clients spread out and do not come back at the same
-// moment.
+// backoff is the pause between two tries of a request: at random up to a bound that
+// doubles, so that many clients spread out and do not come back at the same moment.
 type backoff struct {
-	last time.Duration
+	bound time.Duration
 }
 
 // wait sleeps until the next try. cause is what the last one answered; a server
 // that says when to come back is obeyed. It returns an error that wraps
 // ipam.ErrUnavailable and cause if the context ends first.
 func (b *backoff) wait(ctx context.Context, cause error) error {
-	b.last = max(b.last, firstPause)
-	b.last = min(firstPause+rand.N(3*b.last), lastPause)
-	pause := b.last
+	b.bound = min(max(2*b.bound, firstPause), lastPause)
+	pause := rand.N(b.bound)
 	var status *statusError
 	if errors.As(cause, &status) {
 		pause = max(pause, status.retryAfter)

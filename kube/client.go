@@ -31,6 +31,10 @@ type Options struct {
 	// have named.
 	AllowExec bool
 	Getenv    func(string) string
+	// Answered, if set, is called when the API server has answered a request
+	// and is not in trouble itself: it can be reached. It may be called from
+	// any goroutine.
+	Answered func()
 }
 
 // Client makes requests to one API server. It is safe for concurrent use.
@@ -38,6 +42,7 @@ type Client struct {
 	http      *http.Client
 	base      *url.URL
 	namespace string
+	answered  func()
 }
 
 // NewClient reads the credentials and makes no request. The namespace is that of
@@ -66,7 +71,11 @@ func NewClient(o Options) (*Client, error) {
 	if namespace == "" {
 		namespace = DefaultNamespace
 	}
-	return &Client{http: httpClient, base: base, namespace: namespace}, nil
+	answered := o.Answered
+	if answered == nil {
+		answered = func() {}
+	}
+	return &Client{http: httpClient, base: base, namespace: namespace, answered: answered}, nil
 }
 
 // Namespace is where this client's objects are.

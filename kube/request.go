@@ -78,6 +78,9 @@ func (c *Client) do(ctx context.Context, r request, into any) error {
 	if err != nil {
 		return err
 	}
+	if resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
+		c.answered()
+	}
 	if resp.StatusCode/100 != 2 {
 		return newStatusError(resp, data)
 	}

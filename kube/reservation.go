@@ -38,7 +38,7 @@ func (s *Store) reserve(ctx context.Context, c ipam.Change) (*claim, error) {
 	for refused := 0; ; {
 		var got *claim
 		if isMissing(err, name) {
-			untried := refused == 0 && pause.last == 0 // no try of ours may have made it
+			untried := refused == 0 && pause.bound == 0 // no try of ours may have made it
 			got, err = s.createReservation(ctx, name, c)
 			if c.Hasty && untried && isStatus(err, http.StatusConflict) {
 				return nil, &ipam.ConflictError{Address: c.Address, Reserved: true, Range: c.Pool.Range.String()}

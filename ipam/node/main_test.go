@@ -66,7 +66,7 @@ func (c *caller) main() {
 	q, err := OpenQueue(c.RunDirectory, "test")
 	var answer []byte
 	if err == nil {
-		answer, err = q.Do(context.Background(), []byte(c.Body), c.Patience, func(waiting []Request, deliver Deliver) []byte {
+		answer, err = q.Do(context.Background(), []byte(c.Body), upTo(c.Patience), func(waiting []Request, deliver Deliver) []byte {
 			return c.work(q, waiting, deliver)
 		})
 	}
@@ -122,3 +122,6 @@ func (c *caller) stand(at string) {
 	c.say(event{Step: "paused", Failed: at})
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 }
+
+// upTo is patience that does not depend on progress.
+func upTo(d time.Duration) Patience { return Patience{Still: d, Limit: d} }

@@ -103,10 +103,19 @@ var ErrWaited = errors.New("other calls of this node are still being carried out
 // fits the time of the process that carries it out.
 const maxBatch = 100
 
-// Do has a request carried out, by this process with work, or by another one. It
-// waits at most for the given time; then the error wraps ErrWaited. Any other
-// error means that the queue is of no use and nothing was done.
-func (q *Queue) Do(ctx context.Context, body []byte, patience time.Duration, work Work) ([]byte, error) {
+// Patience is how long a process waits for others.
+type Patience struct {
+	// Still ends the wait when the process that works has not made progress (see
+	// Beat) for so long.
+	Still time.Duration
+	// Limit ends it in any case.
+	Limit time.Duration
+}
+
+// Do has a request carried out, by this process with work, or by another one. When
+// its patience ends the error wraps ErrWaited. Any other error means that the queue
+// is of no use and nothing was done.
+func (q *Queue) Do(ctx context.Context, body []byte, patience Patience, work Work) ([]byte, error) {
 	lock, err := os.OpenFile(filepath.Join(q.directory, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
@@ -129,13 +138,12 @@ func (q *Queue) Do(ctx context.Context, body []byte, patience time.Duration, wor
 }
 
 // wait ends with an answer, with the lock, or when patience does.
-func (q *Queue) wait(ctx context.Context, w *waiter, lock *os.File, patience time.Duration, work Work) ([]byte, error) {
+func (q *Queue) wait(ctx context.Context, w *waiter, lock *os.File, patience Patience, work Work) ([]byte, error) {
 	over := make(chan struct{})
 	defer close(over)
 	locked := lockInBackground(lock, over)
 	answers := w.read()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
+	tired := q.tired(patience, over)
 	select {
 	case answer := <-answers:
 		return answer, nil
@@ -152,7 +160,7 @@ func (q *Queue) wait(ctx context.Context, w *waiter, lock *os.File, patience tim
 			}
 		}
 		return q.serve(work)
-	case <-timer.C:
+	case <-tired:
 	case <-ctx.Done():
 	}
 	if w.withdraw() {
@@ -163,6 +171,36 @@ func (q *Queue) wait(ctx context.Context, w *waiter, lock *os.File, patience tim
 		return answer, nil
 	}
 	return nil, ErrWaited
+}
+
+// Beat tells those who wait that work makes progress.
+func (q *Queue) Beat() {
+	now := time.Now()
+	_ = os.Chtimes(filepath.Join(q.directory, "lock"), now, now) // they will wait less
+}
+
+// tired says when patience ends.
+func (q *Queue) tired(patience Patience, over <-chan struct{}) <-chan struct{} {
+	tired := make(chan struct{})
+	begin := time.Now()
+	go func() {
+		defer close(tired)
+		for last := begin; ; {
+			next := min(time.Until(last.Add(patience.Still)), time.Until(begin.Add(patience.Limit)))
+			if next <= 0 {
+				return
+			}
+			select {
+			case <-over:
+				return
+			case <-time.After(next):
+			}
+			if info, err := os.Stat(filepath.Join(q.directory, "lock")); err == nil && info.ModTime().After(last) {
+				last = info.ModTime()
+			}
+		}
+	}()
+	return tired
 }
 
 // lockInBackground waits for the lock as long as it takes. Once over is closed, a

@@ -59,7 +59,7 @@ func TestQueueThatCannotBeUsed(t *testing.T) {
 	if err := os.RemoveAll(gone.directory); err != nil {
 		t.Fatal(err)
 	}
-	if answer, err := gone.Do(t.Context(), []byte("x"), hang, noWork(t)); err == nil || errors.Is(err, ErrWaited) {
+	if answer, err := gone.Do(t.Context(), []byte("x"), upTo(hang), noWork(t)); err == nil || errors.Is(err, ErrWaited) {
 		t.Errorf("a queue that is gone told %q, %v", answer, err)
 	}
 }
@@ -82,7 +82,7 @@ func TestLeftoversAreClearedAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	answer, err := q.Do(t.Context(), []byte("x"), hang, func(waiting []Request, _ Deliver) []byte {
+	answer, err := q.Do(t.Context(), []byte("x"), upTo(hang), func(waiting []Request, _ Deliver) []byte {
 		if len(waiting) != 0 {
 			t.Errorf("requests nobody holds are carried out: %v", waiting)
 		}
@@ -112,7 +112,7 @@ func TestQueuesWithOtherKeysAreApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer, err := q.Do(t.Context(), nil, 0, workingAlone("own")); err != nil || string(answer) != "own" {
+	if answer, err := q.Do(t.Context(), nil, upTo(0), workingAlone("own")); err != nil || string(answer) != "own" {
 		t.Errorf("told %q, %v", answer, err)
 	}
 }

@@ -21,7 +21,7 @@ type outcome struct {
 func wait(ctx context.Context, q *Queue, body []byte, patience time.Duration, work Work) <-chan outcome {
 	ended := make(chan outcome, 1)
 	go func() {
-		answer, err := q.Do(ctx, body, patience, work)
+		answer, err := q.Do(ctx, body, upTo(patience), work)
 		ended <- outcome{answer, err}
 	}()
 	return ended
@@ -224,7 +224,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	for i := range n {
 		body := fmt.Sprint(i)
 		go func() {
-			answer, err := q.Do(t.Context(), []byte(body), hang, func(waiting []Request, deliver Deliver) []byte {
+			answer, err := q.Do(t.Context(), []byte(body), upTo(hang), func(waiting []Request, deliver Deliver) []byte {
 				mutex.Lock()
 				defer mutex.Unlock()
 				batches = append(batches, len(waiting))
@@ -251,5 +251,53 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 	if len(batches) != 2 || batches[0] != maxBatch {
 		t.Errorf("batches with %v others, want %d and the rest", batches, maxBatch)
+	}
+}
+
+// Those who wait go on while the other process makes progress, to a limit.
+func TestPatienceEndsWithProgress(t *testing.T) {
+	t.Parallel()
+	directory := shm(t)
+	q, err := OpenQueue(directory, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const still = 300 * time.Millisecond
+	for name, c := range map[string]struct {
+		patience Patience
+		beats    bool
+		least    time.Duration
+	}{
+		"no progress":            {Patience{Still: still, Limit: hang}, false, still},
+		"progress, to the limit": {Patience{Still: still, Limit: 5 * still}, true, 5 * still},
+	} {
+		t.Run(name, func(t *testing.T) {
+			release := make(chan struct{})
+			working := make(chan struct{})
+			var ended sync.WaitGroup
+			ended.Go(func() {
+				_, _ = q.Do(t.Context(), nil, upTo(hang), func([]Request, Deliver) []byte {
+					close(working)
+					for {
+						if c.beats {
+							q.Beat()
+						}
+						select {
+						case <-release:
+							return nil
+						case <-time.After(still / 10):
+						}
+					}
+				})
+			})
+			<-working
+			begin := time.Now()
+			_, err := q.Do(t.Context(), nil, c.patience, func([]Request, Deliver) []byte { return nil })
+			if waited := time.Since(begin); !errors.Is(err, ErrWaited) || waited < c.least {
+				t.Errorf("gave up after %s with %v, want at least %s", waited, err, c.least)
+			}
+			close(release)
+			ended.Wait()
+		})
 	}
 }
