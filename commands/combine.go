@@ -125,6 +125,9 @@ func (w *worker) work(ctx context.Context, own *task, waiting []node.Request, ti
 	if err := w.open(w.verbs); err != nil {
 		return answer{Error: cniError(err)}
 	}
+	if own.Verb == "DEL" {
+		go probe(ctx, w.allocator.Store)
+	}
 	if own.cfg = w.cfg; own.Verb == "DEL" {
 		w.allocator.Rollback = delRollback
 	}
@@ -151,6 +154,19 @@ func (w *worker) work(ctx context.Context, own *task, waiting []node.Request, ti
 	w.finishReplays(replays)
 	w.answerOthers(ctx, tasks[1:])
 	return answerTo(own)
+}
+
+// probe asks the store now and then whether it is still there, so that a write that
+// waits behind many others is not taken for a store out of reach.
+func probe(ctx context.Context, store ipam.Store) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(delSilence / 2):
+			_ = store.Ready(ctx)
+		}
+	}
 }
 
 // errReleased is the outcome of an ADD whose container was released before the ADD

@@ -42,7 +42,7 @@ const (
 
 var (
 	addPatience = node.Patience{Still: 38 * time.Second, Limit: 38 * time.Second}
-	delPatience = node.Patience{Still: 2 * time.Second, Limit: 25 * time.Second}
+	delPatience = node.Patience{Still: 2500 * time.Millisecond, Limit: 25 * time.Second}
 )
 
 // Process is the edges of a process, passed in so that a role can run in a test.

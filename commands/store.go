@@ -6,6 +6,7 @@ import (
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
 	"github.com/whereabouts-cni/whereabouts/ipam/local"
+	"github.com/whereabouts-cni/whereabouts/ipam/node"
 	"github.com/whereabouts-cni/whereabouts/kube"
 )
 
@@ -21,7 +22,7 @@ func openStore(cfg *ipam.Config, getenv func(string) string, answered func()) (i
 		if err != nil {
 			return nil, err
 		}
-		return kube.NewStore(client), nil
+		return kube.NewStore(client, node.NewContention(cfg.RunDirectory)), nil
 	default:
 		return nil, fmt.Errorf("%w: datastore: this version has no %q; use %q or %q",
 			ipam.ErrInvalid, cfg.Datastore, ipam.DatastoreKubernetes, ipam.DatastoreLocal)

@@ -56,7 +56,7 @@ func openStore(t *testing.T, kubeconfig string) *kube.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kube.NewStore(client)
+	return kube.NewStore(client, nil)
 }
 
 func resourcePath(namespace, resource, name string) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
 )
@@ -69,8 +70,15 @@ type batch struct {
 func (b *batch) commit(ctx context.Context, pending []int) {
 	var pause backoff
 	name := PoolName(b.id)
+	if b.store.pacer != nil {
+		holdBack(ctx, b.store.pacer.Pause(b.id))
+	}
 	for refused := 0; len(pending) > 0; {
+		began := time.Now()
 		err := b.write(ctx, pending)
+		if b.store.pacer != nil && err == nil {
+			b.store.pacer.Wrote(b.id, time.Since(began))
+		}
 		if err == nil {
 			for _, i := range pending {
 				b.outcomes[i].patched = true

@@ -27,8 +27,10 @@ const (
 	partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
 	// attemptTimeout bounds one request, so that a connection that hangs is
-	// given up while there is time for another.
-	attemptTimeout = 10 * time.Second
+	// given up while there is time for another. A write that meets many others
+	// takes many seconds, and to give it up would be to start at the end of the
+	// line again.
+	attemptTimeout = 25 * time.Second
 
 	maxAnswer = 64 << 20 // bytes
 )
