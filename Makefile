@@ -41,7 +41,7 @@ bench: ## measure calls of the plugin on a real API server (BENCH_ARGS="--short"
 
 TIME ?= 10m
 soak: ## churn, kills and faults for TIME (10m): no address twice, none lost
-	HISTORY_TIME=$(TIME) go test ./integration/history -run TestHistory -count=1 -timeout 0 -v
+	HISTORY_TIME=$(TIME) go test ./integration/history -run 'TestHistory$$|TestExactlyFull' -count=1 -timeout 0 -v
 
 lint: ## gofumpt, go vet and staticcheck
 	scripts/lint

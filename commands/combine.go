@@ -238,15 +238,16 @@ func (w *worker) undoReleased(ctx context.Context, tasks []*task) {
 	w.allocator.Undo(ctx, late, errReleased)
 }
 
-// answerOthers delivers the answers. A task that failed only because our time is
-// over stays in the queue: the next process goes on with it.
+// answerOthers delivers the answers. A task that failed because the store did not
+// answer in our time stays in the queue: the next process, or its own, goes on with
+// it in its time.
 func (w *worker) answerOthers(ctx context.Context, tasks []*task) {
 	var unheard []*ipam.Addition
 	for _, t := range tasks {
-		a := answerTo(t)
-		if a.Unreachable && ctx.Err() != nil {
+		if errors.Is(t.err(), ipam.ErrUnavailable) {
 			continue
 		}
+		a := answerTo(t)
 		if !w.deliver(*t.request, a.marshal()) && t.addition != nil && t.addition.Err == nil {
 			unheard = append(unheard, t.addition)
 		}
@@ -256,18 +257,20 @@ func (w *worker) answerOthers(ctx context.Context, tasks []*task) {
 
 var errUnheard = errors.New("the calling process is gone")
 
-func answerTo(t *task) answer {
+// err is the outcome of a task that has been carried out.
+func (t *task) err() error {
 	if t.removal != nil {
-		return failure(t, t.removal.Err)
+		return t.removal.Err
 	}
-	if t.addition.Err != nil {
-		return failure(t, t.addition.Err)
-	}
-	return answer{Assigned: t.addition.Assigned}
+	return t.addition.Err
 }
 
-func failure(t *task, err error) answer {
-	if err == nil {
+func answerTo(t *task) answer {
+	err := t.err()
+	switch {
+	case err == nil && t.addition != nil:
+		return answer{Assigned: t.addition.Assigned}
+	case err == nil:
 		return answer{}
 	}
 	unreachable := errors.Is(err, ipam.ErrUnavailable) || errors.Is(err, ipam.ErrDenied)

@@ -136,22 +136,34 @@ func (a *Allocator) Undo(ctx context.Context, additions []*Addition, cause error
 // rollback releases what failed ADDs took. What an owner held before stays its
 // own, and so does what a rewrite gave a new container id: the release of that
 // container frees it.
+//
+// The journal keeps what was intended until it is certain that it is undone: the DEL
+// that follows a failed ADD finds it there.
 func (a *Allocator) rollback(ctx context.Context, adds []*addJob) {
 	var release []Change
+	var whose []*addJob
 	for _, j := range adds {
-		if j.Err != nil && j.memory != nil {
-			release = append(release, j.plan.undo()...)
-			j.memory.restore(j.plan.rewritten())
+		if j.Err == nil || j.memory == nil {
+			continue
+		}
+		for _, c := range j.plan.undo() {
+			release, whose = append(release, c), append(whose, j)
 		}
 	}
-	if len(release) == 0 {
-		return
+	uncertain := map[*addJob]bool{}
+	if len(release) > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(a.Rollback, rollbackTimeout))
+		defer cancel()
+		for i, err := range a.Store.Commit(ctx, release) {
+			if err != nil {
+				uncertain[whose[i]] = true
+				a.Log.Error("address of a failed ADD could not be released", "owner", release[i].Before.Holder(), "address", release[i].Address, "error", err)
+			}
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(a.Rollback, rollbackTimeout))
-	defer cancel()
-	for i, err := range a.Store.Commit(ctx, release) {
-		if err != nil {
-			a.Log.Error("address of a failed ADD could not be released", "owner", release[i].Before.Holder(), "address", release[i].Address, "error", err)
+	for _, j := range adds {
+		if j.Err != nil && j.memory != nil && !uncertain[j] {
+			j.memory.restore(j.plan.rewritten())
 		}
 	}
 }

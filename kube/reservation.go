@@ -256,7 +256,17 @@ func (s *Store) undoReserve(ctx context.Context, c ipam.Change, mine claim, o ou
 		} else {
 			err = s.deleteReservation(ctx, mine.reservation)
 		}
-		if err == nil || !transient(err) || pause.wait(ctx, err) != nil {
+		if isStatus(err, http.StatusConflict) {
+			// Written since; perhaps in a way that leaves it ours.
+			again, readErr := s.getReservation(ctx, mine.Metadata.Name)
+			if readErr != nil || again == nil || again.Spec.ContainerID != c.After.ContainerID || again.Spec.IfName != c.After.IfName {
+				return
+			}
+			mine.reservation = *again
+		} else if err == nil || !transient(err) {
+			return
+		}
+		if pause.wait(ctx, err) != nil {
 			return
 		}
 	}

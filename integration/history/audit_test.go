@@ -1,0 +1,124 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// stored is what is written down about a place.
+type stored struct {
+	entries     map[string]Object // by pool
+	reservation Object            // its spec; nil if there is none
+}
+
+// read answers all that is stored, by place. What does not belong to any is unknown.
+func (w *world) read(ctx context.Context) (all map[place]*stored, unknown []string, err error) {
+	pools, err := w.cp.Client().List(ctx, w.path("ippools"))
+	if err != nil {
+		return nil, nil, err
+	}
+	reservations, err := w.cp.Client().List(ctx, w.path("overlappingrangeipreservations"))
+	if err != nil {
+		return nil, nil, err
+	}
+	all = map[place]*stored{}
+	at := func(s *slot, name string) *stored {
+		if s == nil {
+			unknown = append(unknown, name)
+			return &stored{entries: map[string]Object{}}
+		}
+		if all[s.place] == nil {
+			all[s.place] = &stored{entries: map[string]Object{}}
+		}
+		return all[s.place]
+	}
+	for _, pool := range pools {
+		entries, _ := pool.Field("spec", "allocations").(map[string]any)
+		for key, entry := range entries {
+			name := pool.Name() + "/" + key
+			at(w.atlas.byEntry[name], name).entries[pool.Name()] = entry.(map[string]any)
+		}
+	}
+	for _, r := range reservations {
+		spec, _ := r["spec"].(map[string]any)
+		at(w.atlas.byReservation[r.Name()], r.Name()).reservation = spec
+	}
+	return all, unknown, nil
+}
+
+// watch compares, again and again, what is stored with what is held. It tells the
+// same holding once only.
+func (w *world) watch(ctx context.Context) {
+	const every = time.Second
+	told := map[holding]bool{}
+	for sleep(ctx, every) {
+		before := w.ledger.openHoldings()
+		all, _, err := w.read(ctx)
+		if err != nil {
+			continue // the servers are away
+		}
+		for _, h := range before {
+			if !w.ledger.stillOpen(h) || told[h] {
+				continue
+			}
+			w.audited.Add(1)
+			if wrong := all[h.place].contradicts(h); wrong != "" {
+				told[h] = true
+				w.ledger.find(fmt.Sprintf("%s holds %s since %s, but %s", h.holder, h.place, short(h.from), wrong), h.place)
+			}
+		}
+	}
+}
+
+// contradicts says what is not as it has to be while a holding lasts; nothing if all
+// is well.
+func (s *stored) contradicts(h holding) string {
+	if s == nil {
+		return "nothing is recorded there"
+	}
+	if len(s.entries) != 1 {
+		return fmt.Sprintf("%d pools have it: %v", len(s.entries), s.entries)
+	}
+	for pool, entry := range s.entries {
+		if entry.String("id") != h.container || entry.String("podref") != h.podRef || entry.String("ifname") != h.ifName {
+			return fmt.Sprintf("pool %s says %v", pool, entry)
+		}
+	}
+	if h.network.unprotected {
+		return ""
+	}
+	r := s.reservation
+	if r.String("containerid") != h.container || r.String("podref") != h.podRef || r.String("ifname") != h.ifName || r.String("uid") != h.uid {
+		return fmt.Sprintf("the reservation says %v", r)
+	}
+	return ""
+}
+
+// containers lists those that the records of a place name.
+func (s *stored) containers() []string {
+	named := map[string]bool{}
+	for _, entry := range s.entries {
+		named[entry.String("id")] = true
+	}
+	if s.reservation != nil {
+		named[s.reservation.String("containerid")] = true
+	}
+	return slices.Sorted(maps.Keys(named))
+}
+
+// kind says in which way the records of a place are left over.
+func (s *stored) kind() string {
+	switch {
+	case len(s.entries) == 0:
+		return "reservation without an entry"
+	case s.reservation == nil:
+		return "entry without a reservation"
+	case len(s.containers()) > 1:
+		return "entry and reservation of different containers"
+	default:
+		return "entry with its reservation"
+	}
+}
