@@ -93,7 +93,7 @@ func addAgainDies(t *testing.T, byOther bool) {
 	if other != nil {
 		other.wait().ok(t)
 	} else {
-		time.Sleep(2*time.Second)
+		time.Sleep(2 * time.Second)
 	}
 	n.del(t, pod("a"), config).ok(t)
 	if other != nil {
