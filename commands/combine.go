@@ -126,11 +126,10 @@ func (w *worker) work(ctx context.Context, own *task, waiting []node.Request, ti
 		return answer{Error: cniError(err)}
 	}
 	if own.Verb == "DEL" {
+		w.allocator.Rollback = delRollback
 		go probe(ctx, w.allocator.Store)
 	}
-	if own.cfg = w.cfg; own.Verb == "DEL" {
-		w.allocator.Rollback = delRollback
-	}
+	own.cfg = w.cfg
 	tasks := append([]*task{own}, w.parse(waiting)...)
 	replays := w.replays(tasks)
 	var additions []*ipam.Addition
