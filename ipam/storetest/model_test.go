@@ -253,14 +253,22 @@ func (m *model) take(ctx context.Context, c ipam.Change) error {
 	return m.wire.write(ctx, func() error { return m.data.record(key, current, c.After) })
 }
 
-// undo frees the reservation that an earlier try of a take made, if the record
-// went to somebody else meanwhile.
+// undo gives up the reservation that an earlier try of a take or rewrite wrote, if
+// the record went to somebody else meanwhile: it goes back to the record that is
+// there, if that is the same pod's, and else away.
 func (m *model) undo(ctx context.Context, c ipam.Change, current *ipam.Record, r *ipam.Reservation) error {
-	if !c.Overlap || r == nil || c.Before != nil || !owns(*c.After, *r) || current != nil && owns(*current, *r) {
+	if !c.Overlap || r == nil || !owns(*c.After, *r) || current != nil && current.ContainerID == r.ContainerID {
 		return nil
 	}
+	var back *ipam.Reservation
+	if current != nil && owns(*current, *r) {
+		now := ipam.Reservation{Space: c.Pool.Network, Address: c.Address, Record: *current, Range: c.Pool.Range.String()}
+		now.Gen = ""
+		now = m.data.pruned(now)
+		back = &now
+	}
 	at := reservationKey{c.Pool.Network, c.Address}
-	return m.wire.write(ctx, func() error { return m.data.reserve(at, r, nil) })
+	return m.wire.write(ctx, func() error { return m.data.reserve(at, r, back) })
 }
 
 // release remembers in tried whether it was to delete the record itself: then
