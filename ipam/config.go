@@ -69,6 +69,7 @@ type Config struct {
 	Overlap      bool // an address is unique in its whole address space
 	AllowDotZero bool
 	SliceSize    int // prefix length of a node's slice; 0 is off
+	SliceMax     int // most slices of a node in each range
 
 	Datastore  string // one of the Datastore constants
 	Kubeconfig string // "" is in-cluster

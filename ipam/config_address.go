@@ -43,11 +43,12 @@ func (p *configParser) readAddresses(ipam configSection, given bool) {
 	}
 	p.reserve(gateways)
 	p.sliceSize(ipam.get("node_slice_size"))
+	p.sliceMax(ipam)
 }
 
 func errNoSource() error {
-	return invalidKey("ipam", "names no address: found no range, ipRanges, addresses or requested address; "+
-		`set "range" to a CIDR like "10.0.0.0/24"`)
+	return invalidKey("ipam", "%w: found no range, ipRanges, addresses or requested address; "+
+		`set "range" to a CIDR like "10.0.0.0/24"`, ErrNoSource)
 }
 
 // topRange reads the range that stands directly in ipam.
@@ -174,16 +175,45 @@ func (p *configParser) sliceSize(v configValue) {
 		p.invalid(invalidKey(label, `%q is not a prefix length; write one like "/26" or "26"`, shortenValue(found)))
 		return
 	}
-	fits := true
+	if size == 0 {
+		return
+	}
 	for _, r := range p.cfg.Ranges {
-		shortest, longest := r.Prefix.Bits(), r.Prefix.Addr().BitLen()
-		if size != 0 && (size < shortest || size > longest) {
-			fits = false
-			p.invalid(invalidKey(label, `a slice of "/%d" cannot be cut from range %s; use "/%d" to "/%d"`,
-				size, r.Prefix, shortest, longest))
+		if size < r.Prefix.Bits() || size > r.Prefix.Addr().BitLen() {
+			p.invalid(invalidKey(label, `a slice of "/%d" cannot be cut from range %s; %s`, size, r.Prefix, sliceSizes(p.cfg.Ranges)))
+			return
 		}
 	}
-	if fits {
-		p.cfg.SliceSize = size
+	p.cfg.SliceSize = size
+}
+
+// sliceSizes says which sizes suit all ranges: each is cut by the same.
+func sliceSizes(ranges []Range) string {
+	shortest, longest := 0, 128
+	for _, r := range ranges {
+		shortest, longest = max(shortest, r.Prefix.Bits()), min(longest, r.Prefix.Addr().BitLen())
+	}
+	if shortest > longest {
+		return "no size suits all ranges of this network; put them into networks of their own, with a size for each"
+	}
+	return fmt.Sprintf(`use "/%d" to "/%d"`, shortest, longest)
+}
+
+// sliceMax reads node_slice_max.
+func (p *configParser) sliceMax(ipam configSection) {
+	p.cfg.SliceMax = 1
+	if !ipam.has("node_slice_max") {
+		return
+	}
+	v := ipam.get("node_slice_max")
+	label := v.label + inFlatFile(v.from)
+	n, err := strconv.Atoi(strings.TrimSpace(string(v.raw)))
+	if err != nil || n < 1 {
+		p.invalid(invalidKey(label, "%s is not a number of slices; write 1 or more", shortenValue(string(v.raw))))
+		return
+	}
+	p.cfg.SliceMax = n
+	if !ipam.has("node_slice_size") {
+		p.warnf("%s is ignored: node_slice_size is not set; set it or remove this key", label)
 	}
 }

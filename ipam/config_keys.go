@@ -84,6 +84,7 @@ var configKeys = []configKey{
 	{place: inIPAM, name: "enable_overlapping_ranges", typ: aBool},
 	{place: inIPAM, name: "network_name", typ: aString, vital: true},
 	{place: inIPAM, name: "node_slice_size", typ: aPrefixLength},
+	{place: inIPAM, name: "node_slice_max", typ: aNumber},
 	{place: inIPAM, name: "datastore", typ: aString, vital: true},
 	{place: inIPAM, name: "kubernetes", typ: anObject, inner: inKubernetes, vital: true},
 	{place: inIPAM, name: "etcd_host", typ: aString, vital: true, secret: true}, // a URL may hold a password

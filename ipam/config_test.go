@@ -235,6 +235,32 @@ func TestSliceSize(t *testing.T) {
 	}
 }
 
+func TestSliceMax(t *testing.T) {
+	for written, want := range map[string]int{
+		``: 1, `, "node_slice_max": null`: 1, `, "node_slice_max": 1`: 1, `, "node_slice_max": 7`: 7, `, "nodeSliceMax": 2`: 2,
+	} {
+		cfg := configHost{env: inPod}.mustParse(t, `"range": "10.0.0.0/24", "node_slice_size": "26"`+written)
+		wantEqual(t, "most slices of a node with "+written, cfg.SliceMax, want)
+		wantEqual(t, "warnings with "+written, len(cfg.Warnings), 0)
+	}
+	cfg := configHost{env: inPod}.mustParse(t, `"range": "10.0.0.0/24", "node_slice_max": 2`)
+	wantEqual(t, "warnings", len(cfg.Warnings), 1)
+	wantWords(t, cfg.Warnings[0], "node_slice_max", "node_slice_size is not set")
+}
+
+// What names no address can be told from what names it wrongly.
+func TestNoSourceIsAnErrorOfItsOwn(t *testing.T) {
+	for ipam, want := range map[string]bool{``: true, `"gateway": "10.0.0.1"`: true, `"range": "10.0.0.0"`: false, `"exclude": ["x"]`: true} {
+		cfg, err := configHost{env: inPod}.parse(ipam)
+		if err != nil || len(cfg.Invalid) != 1 {
+			t.Fatalf("%s: error %v, invalid %v", ipam, err, cfg.Invalid)
+		}
+		if got := errors.Is(cfg.Invalid[0], ErrNoSource); got != want {
+			t.Errorf("{%s}: ErrNoSource is %t, want %t: %v", ipam, got, want, cfg.Invalid[0])
+		}
+	}
+}
+
 func TestUnusedBoundsAreToldAbout(t *testing.T) {
 	cfg := configHost{env: inPod}.mustParse(t, `"range_start": "10.0.0.5", "exclude": ["nonsense"], "ipRanges": [{"range": "10.0.0.0/24"}]`)
 	wantEqual(t, "warnings", len(cfg.Warnings), 2)

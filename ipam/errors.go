@@ -11,6 +11,10 @@ var (
 	// change something. CNI code 7.
 	ErrInvalid = errors.New("invalid network configuration")
 
+	// ErrNoSource is wrapped, beside ErrInvalid, by the error about a
+	// configuration that names no address at all.
+	ErrNoSource = errors.New("names no address")
+
 	// ErrDecode is wrapped by errors about JSON that does not parse. CNI code 6.
 	ErrDecode = errors.New("not valid JSON")
 
