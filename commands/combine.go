@@ -52,6 +52,7 @@ func (v verbs) combine(ctx context.Context, c *call, t *task, patience node.Pati
 	}
 	queue, err := node.OpenQueue(c.cfg.RunDirectory, queueKey(c.cfg, v))
 	if err == nil {
+		queue.Hold = func() { timeout -= c.holdBack(ctx, queue.Beat) }
 		var data []byte
 		data, err = queue.Do(ctx, body, patience, func(waiting []node.Request, deliver node.Deliver) []byte {
 			w := &worker{verbs: v, call: c, deliver: deliver, beat: queue.Beat}
@@ -65,8 +66,37 @@ func (v verbs) combine(ctx context.Context, c *call, t *task, patience node.Pati
 		return answer{Error: types.NewError(types.ErrTryAgainLater, err.Error(), ""), Unreachable: true}
 	}
 	c.log.Debug("calls of this node cannot be combined, working alone", "error", err)
+	timeout -= c.holdBack(ctx, func() {})
 	w := &worker{verbs: v, call: c, beat: func() {}}
 	return w.work(ctx, t, nil, timeout)
+}
+
+// holdBack waits until this node may write to the call's pools again without
+// hindering other nodes, and answers how long that took.
+func (c *call) holdBack(ctx context.Context, beat func()) time.Duration {
+	contention := node.NewContention(c.cfg.RunDirectory)
+	pause := time.Duration(0)
+	for _, id := range c.cfg.Pools() {
+		pause = max(pause, contention.Pause(id))
+	}
+	if pause == 0 {
+		return 0
+	}
+	c.log.Debug("other nodes write to the same pool, waiting", "pause", pause)
+	began := time.Now()
+	over := time.After(pause)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		beat()
+		select {
+		case <-tick.C:
+		case <-over:
+			return time.Since(began)
+		case <-ctx.Done():
+			return time.Since(began)
+		}
+	}
 }
 
 func (a answer) marshal() []byte {

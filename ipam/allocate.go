@@ -61,7 +61,7 @@ type Removal struct {
 func NewRemoval(journal Journal, cfg *Config, owner Owner, previous []netip.Addr) *Removal {
 	m := &memory{owner: owner}
 	m.loaded, _ = journal.Load(owner)
-	return &Removal{Owner: owner, Pools: poolsOf(cfg), Previous: previous, Holdings: m.own()}
+	return &Removal{Owner: owner, Pools: cfg.Pools(), Previous: previous, Holdings: m.own()}
 }
 
 // Run carries out ADDs and DELs at once, with as few requests as if they were one.

@@ -120,7 +120,8 @@ func recordsOf(pool *Pool, owner Owner, prev []netip.Addr) []Change {
 	return exact
 }
 
-func poolsOf(cfg *Config) []PoolID {
+// Pools lists the pools of a configuration's ranges, each once.
+func (cfg *Config) Pools() []PoolID {
 	var ids []PoolID
 	for _, r := range cfg.Ranges {
 		if id := cfg.PoolOf(r); !slices.Contains(ids, id) {

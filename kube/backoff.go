@@ -44,22 +44,6 @@ func (b *backoff) wait(ctx context.Context, cause error) error {
 	}
 }
 
-// holdBack waits before a write, for a small part of the time that is left at most.
-func holdBack(ctx context.Context, pause time.Duration) {
-	if deadline, ok := ctx.Deadline(); ok {
-		pause = min(pause, time.Until(deadline)/4)
-	}
-	if pause <= 0 {
-		return
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // read makes a request that changes nothing, again and again while that may help
 // and the context lasts.
 func (c *Client) read(ctx context.Context, r request, into any) error {

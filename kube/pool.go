@@ -12,7 +12,8 @@ import (
 
 // outcome is what became of one pool entry.
 type outcome struct {
-	patched bool        // by our own patch, which was answered
+	patched bool        // by our own patch, as far as can be told
+	certain bool        // our patch was answered
 	gone    bool        // there is no entry any more
 	others  bool        // the entry is somebody else's now
 	entry   ipam.Record // that somebody's
@@ -39,7 +40,7 @@ func (s *Store) commitPools(ctx context.Context, changes []ipam.Change, errs []e
 	var order []ipam.PoolID
 	byPool := map[ipam.PoolID][]int{}
 	for i, c := range changes {
-		if errs[i] != nil {
+		if errs[i] != nil || c.Seen != nil {
 			continue
 		}
 		if byPool[c.Pool] == nil {
@@ -70,18 +71,11 @@ type batch struct {
 func (b *batch) commit(ctx context.Context, pending []int) {
 	var pause backoff
 	name := PoolName(b.id)
-	if b.store.pacer != nil {
-		holdBack(ctx, b.store.pacer.Pause(b.id))
-	}
 	for refused := 0; len(pending) > 0; {
-		began := time.Now()
 		err := b.write(ctx, pending)
-		if b.store.pacer != nil && err == nil {
-			b.store.pacer.Wrote(b.id, time.Since(began))
-		}
 		if err == nil {
 			for _, i := range pending {
-				b.outcomes[i].patched = true
+				b.outcomes[i].patched, b.outcomes[i].certain = true, true
 			}
 			return
 		}
@@ -224,10 +218,22 @@ func (b *batch) write(ctx context.Context, pending []int) error {
 		}
 		ops = append(ops, more...)
 	}
-	return b.store.client.do(ctx, request{
+	var after struct {
+		Metadata objectMeta `json:"metadata"`
+	}
+	began := time.Now()
+	err := b.store.client.do(ctx, request{
 		method: http.MethodPatch, path: b.store.path(poolResource, PoolName(b.id)),
 		contentType: jsonPatch, body: ops, slim: true,
-	}, nil)
+	}, &after)
+	if err == nil && b.store.observer != nil {
+		w := ipam.Write{Took: time.Since(began), Generation: after.Metadata.Generation}
+		if seen.generation != 0 {
+			w.Before, w.Since = seen.generation, time.Since(seen.at)
+		}
+		b.store.observer.Wrote(b.id, w)
+	}
+	return err
 }
 
 // create makes the pool object with the entries taken; there is nothing to

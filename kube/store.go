@@ -16,8 +16,8 @@ import (
 
 // Store keeps records in the custom resources of one namespace.
 type Store struct {
-	client *Client
-	pacer  Pacer
+	client   *Client
+	observer Observer
 
 	mu   sync.Mutex
 	seen map[ipam.PoolID]seenPool
@@ -29,24 +29,25 @@ type seenPool struct {
 	exists bool
 	spec   string     // spec.range as written
 	base   netip.Addr // its address part
+
+	generation int64 // metadata.generation, which counts the writes; 0 is unknown
+	at         time.Time
 }
 
 var _ ipam.Store = (*Store)(nil)
 
-// Pacer slows down writers that meet each other in one pool object. The API server
-// carries out one write of an object at a time, and begins the others again and
-// again until they come through: with twenty at once a write takes a hundred times
-// as long, and a quarter as many come through.
-type Pacer interface {
-	// Pause is how long to hold back before a write.
-	Pause(ipam.PoolID) time.Duration
-	// Wrote notes how long a write took.
-	Wrote(ipam.PoolID, time.Duration)
+// Observer learns from each write of a pool object who else writes to it. The API
+// server carries out one write of an object at a time, and begins the others again
+// and again until they come through: with twenty at once a write takes a hundred
+// times as long, and a quarter as many come through. So contention shows as time,
+// not as errors, and the remedy is to come less often.
+type Observer interface {
+	Wrote(ipam.PoolID, ipam.Write)
 }
 
-// NewStore makes no request. The pacer may be nil.
-func NewStore(client *Client, pacer Pacer) *Store {
-	return &Store{client: client, pacer: pacer, seen: map[ipam.PoolID]seenPool{}}
+// NewStore makes no request. The observer may be nil.
+func NewStore(client *Client, observer Observer) *Store {
+	return &Store{client: client, observer: observer, seen: map[ipam.PoolID]seenPool{}}
 }
 
 // Close drops the connections.
@@ -91,7 +92,9 @@ func (s *Store) Read(ctx context.Context, id ipam.PoolID) (*ipam.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.remember(id, seenPool{exists: true, spec: object.Spec.Range, base: pool.Base})
+	s.remember(id, seenPool{
+		exists: true, spec: object.Spec.Range, base: pool.Base, generation: object.Metadata.Generation, at: time.Now(),
+	})
 	return pool, nil
 }
 
@@ -149,7 +152,7 @@ func (s *Store) Reservation(ctx context.Context, network string, a netip.Addr) (
 	if err != nil || object == nil {
 		return nil, err
 	}
-	return &ipam.Reservation{Space: network, Address: a, Record: object.Spec.record(), Range: object.Spec.Range}, nil
+	return &ipam.Reservation{Space: network, Address: a, Record: object.Spec.record(), Range: object.Spec.Range, Version: object.version()}, nil
 }
 
 func (s *Store) getReservation(ctx context.Context, name string) (*reservation, error) {
@@ -181,6 +184,8 @@ func (s *Store) Commit(ctx context.Context, changes []ipam.Change) []error {
 	outcomes := make([]outcome, len(changes))
 	parallel(len(changes), func(i int) {
 		switch c := changes[i]; {
+		case c.Seen != nil:
+			errs[i] = s.releaseSeen(ctx, c)
 		case !c.Pool.Range.Contains(c.Address):
 			errs[i] = fmt.Errorf("%w: %s does not lie in pool %s", ipam.ErrInvalid, c.Address, c.Pool)
 		case c.After == nil:
@@ -199,6 +204,11 @@ func (s *Store) Commit(ctx context.Context, changes []ipam.Change) []error {
 			s.undoReserve(ctx, c, *claims[i], outcomes[i])
 		}
 	})
+	for i, c := range changes {
+		if errs[i] == nil && c.Strict && c.Seen == nil && c.After == nil && !outcomes[i].certain {
+			errs[i] = &ipam.ConflictError{Address: c.Address, Holder: outcomes[i].entry}
+		}
+	}
 	return errs
 }
 

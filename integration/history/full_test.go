@@ -137,7 +137,7 @@ func (c *crowd) each(t *testing.T, verb string) []netip.Addr {
 func (c *crowd) look(t *testing.T, ctx context.Context) {
 	const gap = 50
 	samples, widest := 0, 0
-	for sleep(ctx, 100*time.Millisecond) {
+	for sleep(ctx, 300*time.Millisecond) {
 		used, highest := c.used(ctx, t)
 		samples++
 		widest = max(widest, highest-used)

@@ -40,6 +40,10 @@ import (
 //     process that gets the lock and has neither a request nor an answer knows
 //     that the other one died in between, and works itself.
 type Queue struct {
+	// Hold, if set, is called before the requests that wait are looked at, and may
+	// take its time: those that come meanwhile go with them. The lock is held.
+	Hold func()
+
 	directory string
 }
 
@@ -220,6 +224,9 @@ func lockInBackground(lock *os.File, over <-chan struct{}) <-chan error {
 
 // serve does the work of all that wait. The lock is held.
 func (q *Queue) serve(work Work) ([]byte, error) {
+	if q.Hold != nil {
+		q.Hold()
+	}
 	waiting, err := q.waiting()
 	if err != nil {
 		return nil, err
