@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -42,6 +43,12 @@ type Record struct {
 	Node    string
 	Network string
 	Since   time.Time
+
+	// Unprotected is true when the entry itself says that it was taken without
+	// overlap protection, so that it needs no reservation. False is unknown.
+	// Stores fill it in when they read, if they can tell, and ignore it when
+	// they write.
+	Unprotected bool
 }
 
 // NewRecord is the record of an owner that takes an address now.
@@ -90,6 +97,18 @@ func (r Record) OwnedBy(o Owner) bool {
 	return r.IfName == o.IfName || r.IfName == ""
 }
 
+// reservedPrefix begins the container id of an address that an operator keeps out
+// of circulation; what it is kept for follows.
+const reservedPrefix = "reserved:"
+
+// ReservedID is the container id of the record of an address that is kept out of
+// circulation for a purpose.
+func ReservedID(purpose string) string { return reservedPrefix + purpose }
+
+// Reserved reports whether an operator keeps the address out of circulation. Such a
+// record has no pod, and nothing but its operator frees it.
+func (r Record) Reserved() bool { return strings.HasPrefix(r.ContainerID, reservedPrefix) }
+
 // Holder is the record's owner in words for a person: "namespace/name", or the
 // container id when there is no pod.
 func (r Record) Holder() string {
@@ -129,6 +148,10 @@ type Pool struct {
 	Base    netip.Addr            // addresses below it cannot be recorded in this pool
 	Records map[netip.Addr]Record // by address
 	Bad     []string              // keys of entries that cannot be read; they are left as they are
+
+	// Closed is true for a node's slice that is being taken away from the node:
+	// nothing can be taken from the pool, only released.
+	Closed bool
 }
 
 // Reservation claims an address in a whole address space (one network_name),
@@ -138,4 +161,25 @@ type Reservation struct {
 	Address netip.Addr
 	Record         // Gen is not stored in reservations
 	Range   string // the pool it belongs to as a CIDR; "" when unknown
+
+	// Version is another one after each write of the reservation. It says
+	// nothing more and is compared for equality only; "" when unknown. It is for
+	// Change.Seen.
+	Version string
+}
+
+// Beside reports whether nothing that is known contradicts that the reservation is
+// the other half of a pool's record. Its container id may lag behind: older
+// versions adopt a record without rewriting the reservation.
+func (r Reservation) Beside(id PoolID, record Record) bool {
+	if p, err := netip.ParsePrefix(r.Range); err == nil && p.Masked() != id.Range.Masked() {
+		return false
+	}
+	if differ(record.IfName, r.IfName) {
+		return false
+	}
+	if record.PodRef != "" && r.PodRef != "" {
+		return record.PodRef == r.PodRef
+	}
+	return !differ(record.ContainerID, r.ContainerID)
 }

@@ -52,9 +52,11 @@ type Store interface {
 //	nil     set     take a free address
 //	set     set     rewrite a record: adoption, or the same owner again
 //	set     nil     release
+//	nil     nil     release of the reservation in Seen alone
 //
 // Before is compared by Record.Same. Releasing an address that somebody else
-// holds by now, or nobody, is a success: the owner named no longer holds it.
+// holds by now, or nobody, is a success (see Strict): the owner named no longer
+// holds it.
 type Change struct {
 	Pool    PoolID
 	Address netip.Addr
@@ -73,6 +75,23 @@ type Change struct {
 	// Before is only a first guess. Without it a record under another token is
 	// a newer holding, as for a release that comes late.
 	Latest bool
+
+	// Seen makes a release that of a reservation alone, as it was read: what
+	// no record stands beside. Pool.Network and Address say where it is; Before
+	// is nil and no record is touched. It is freed only while it has the Version
+	// of Seen: one that was written since is in use, and stays. A Version ""
+	// answers an error that wraps ErrInvalid.
+	//
+	// Between the reservation and the record of a take the version does not
+	// change. So the caller first lets pass the time that one ADD has, and reads
+	// the pool again.
+	Seen *Reservation
+
+	// Strict, in a release, makes it a conflict, instead of a success, if there
+	// was nothing to free: for a caller that has to know whether it was this very
+	// change that freed the address. One that was carried out, but whose answer
+	// got lost, may be such a conflict too.
+	Strict bool
 
 	// Hasty allows a take to answer a conflict without finding out who holds
 	// the address: the caller has another one to try. The *ConflictError may

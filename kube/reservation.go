@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -218,6 +219,56 @@ func (s *Store) unreserve(ctx context.Context, c ipam.Change, there reservation,
 		}
 		there = *again
 	}
+}
+
+// version tells apart all that is ever written to a reservation.
+func (r reservation) version() string {
+	if r.Metadata.UID == "" || r.Metadata.ResourceVersion == "" {
+		return ""
+	}
+	return r.Metadata.UID + "/" + r.Metadata.ResourceVersion
+}
+
+// releaseSeen frees a reservation alone, unless it was written since it was seen.
+func (s *Store) releaseSeen(ctx context.Context, c ipam.Change) error {
+	name := ReservationName(c.Pool.Network, c.Address)
+	uid, resourceVersion, ok := strings.Cut(c.Seen.Version, "/")
+	if !ok {
+		return fmt.Errorf("%w: reservation %s: its version is %q, with which it cannot be released; read it first", ipam.ErrInvalid, name, c.Seen.Version)
+	}
+	there := reservation{Metadata: objectMeta{Name: name, UID: uid, ResourceVersion: resourceVersion}}
+	var pause backoff
+	for {
+		err := s.deleteReservation(ctx, there)
+		if err == nil {
+			return nil
+		}
+		if !isMissing(err, name) && !transient(err) && !isStatus(err, http.StatusConflict) && !isStatus(err, http.StatusUnprocessableEntity) {
+			return s.client.explain("delete reservation "+name, err)
+		}
+		now, readErr := s.getReservation(ctx, name)
+		if readErr != nil {
+			return readErr
+		}
+		if now == nil || now.version() != c.Seen.Version {
+			return notSeen(c, now)
+		}
+		if waitErr := pause.wait(ctx, err); waitErr != nil {
+			return s.client.explain("delete reservation "+name, waitErr)
+		}
+	}
+}
+
+// notSeen is the outcome of a release whose reservation is not there any more.
+func notSeen(c ipam.Change, now *reservation) error {
+	if !c.Strict {
+		return nil
+	}
+	conflict := &ipam.ConflictError{Address: c.Address, Reserved: now != nil}
+	if now != nil {
+		conflict.Holder, conflict.Range = now.Spec.record(), now.Spec.Range
+	}
+	return conflict
 }
 
 // deleteReservation names UID and resource version: a UID alone would not protect

@@ -27,6 +27,7 @@ type objectMeta struct {
 	Namespace       string `json:"namespace,omitempty"`
 	UID             string `json:"uid,omitempty"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
+	Generation      int64  `json:"generation,omitempty"`
 
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -112,6 +113,7 @@ func (a allocation) record() ipam.Record {
 	r := ipam.Record{ContainerID: a.ID, PodRef: a.PodRef, IfName: a.IfName, Gen: a.Gen}
 	if d := a.Details; d != nil && d.ID == a.ID {
 		r.UID, r.Node, r.Network, r.Since = d.UID, d.Node, d.Network, parseTime(d.Since)
+		r.Unprotected = a.ID != ""
 	}
 	return r
 }

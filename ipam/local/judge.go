@@ -21,16 +21,27 @@ type step struct {
 // says why the change is refused, they are those that leave nothing of it behind.
 func judge(tx *bbolt.Tx, c ipam.Change) ([]step, error) {
 	in := spaceOf(tx, c.Pool.Network)
-	if c.After == nil {
-		return in.judgeRelease(c), nil
+	if c.After != nil {
+		return in.judgeWrite(c)
 	}
-	return in.judgeWrite(c)
+	steps := in.judgeSeen(c)
+	if c.Seen == nil {
+		steps = in.judgeRelease(c)
+	}
+	if c.Strict && len(steps) == 0 {
+		current, _ := in.record(c.Pool, c.Address)
+		return nil, &ipam.ConflictError{Address: c.Address, Holder: current.Record}
+	}
+	return steps, nil
 }
 
 // validate refuses what could be written but not be found or read again. A
 // release writes nothing, so it is always fine.
 func validate(c ipam.Change) error {
-	if c.After == nil && c.Before == nil {
+	if c.Seen != nil && c.Seen.Version == "" {
+		return fmt.Errorf("%w: the reservation of %s has no version, with which it could be released; read it first", ipam.ErrInvalid, c.Address)
+	}
+	if c.After == nil && c.Before == nil && c.Seen == nil {
 		return fmt.Errorf("%w: the change of %s names no record", ipam.ErrInvalid, c.Address)
 	}
 	if c.After == nil {
@@ -128,6 +139,24 @@ func (s space) judgeRelease(c ipam.Change) []step {
 		steps = append(steps, step{buckets: reservationPath(c.Pool), key: addressKey(c.Address)})
 	}
 	return steps
+}
+
+// judgeSeen answers the release of a reservation alone. Its content is its version,
+// and its owner may have written the same again: with a record beside it, it stays.
+func (s space) judgeSeen(c ipam.Change) []step {
+	if c.Seen == nil {
+		return nil
+	}
+	r, reserved := s.reservation(c.Address)
+	if !reserved || r.unreadable || r.version != c.Seen.Version {
+		return nil
+	}
+	if id, found := s.inOtherPool(ipam.PoolID{Network: c.Pool.Network}, c.Address); found {
+		if current, _ := s.record(id, c.Address); current.unreadable || r.ownedBy(current.Record) {
+			return nil
+		}
+	}
+	return []step{{buckets: reservationPath(c.Pool), key: addressKey(c.Address)}}
 }
 
 // left reports whether a reservation is what the owner of a record leaves when

@@ -50,7 +50,8 @@ var (
 type entry struct {
 	ipam.Record
 	pool       string // the range of a reservation
-	unreadable bool   // then the others are empty
+	version    string // the value as it is stored; set by get
+	unreadable bool   // then only the version is not empty
 }
 
 // stored is the JSON of an entry.
@@ -171,7 +172,9 @@ func get(b *bbolt.Bucket, a netip.Addr) (entry, bool) {
 	if value == nil {
 		return entry{}, false
 	}
-	return decode(value), true
+	e := decode(value)
+	e.version = string(value)
+	return e, true
 }
 
 // inOtherPool returns a pool of the network, other than the given one, that has

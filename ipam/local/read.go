@@ -53,7 +53,7 @@ func (s space) readReservations(network string) []ipam.Reservation {
 	_ = reservations.ForEach(func(key, value []byte) error {
 		if a, ok := parseAddressKey(key); ok {
 			e := decode(value)
-			all = append(all, ipam.Reservation{Space: network, Address: a, Record: e.Record, Range: e.pool})
+			all = append(all, ipam.Reservation{Space: network, Address: a, Record: e.Record, Range: e.pool, Version: string(value)})
 		}
 		return nil
 	})

@@ -69,12 +69,13 @@ func (s *Store) Read(ctx context.Context, id ipam.PoolID) (*ipam.Pool, error) {
 // fails, every change answers its error.
 func (s *Store) Commit(ctx context.Context, changes []ipam.Change) []error {
 	errs := make([]error, len(changes))
-	takes := false
+	takes, judged := false, false
 	for i, c := range changes {
 		errs[i] = validate(c)
 		takes = takes || errs[i] == nil && c.After != nil
 	}
 	err := s.update(ctx, takes, func(tx *bbolt.Tx) (changed bool, err error) {
+		judged = true
 		for i, c := range changes {
 			if errs[i] != nil {
 				continue
@@ -89,9 +90,12 @@ func (s *Store) Commit(ctx context.Context, changes []ipam.Change) []error {
 		}
 		return changed, nil
 	})
-	if err != nil {
-		for i := range errs {
+	for i, c := range changes {
+		switch {
+		case err != nil:
 			errs[i] = err
+		case !judged && errs[i] == nil && c.Strict: // there is no file
+			errs[i] = &ipam.ConflictError{Address: c.Address}
 		}
 	}
 	return errs
@@ -108,7 +112,7 @@ func (s *Store) Reservation(ctx context.Context, network string, a netip.Addr) (
 				"have it repaired or removed", ipam.ErrCorrupt, s.path, a, network)
 		}
 		if ok {
-			found = &ipam.Reservation{Space: network, Address: a, Record: r.Record, Range: r.pool}
+			found = &ipam.Reservation{Space: network, Address: a, Record: r.Record, Range: r.pool, Version: r.version}
 		}
 		return nil
 	})

@@ -232,6 +232,29 @@ func TestAReservationWithoutARangeBelongsToThePoolThatHasTheRecord(t *testing.T)
 	}
 }
 
+func TestAReservationThatWasWrittenAgainJustAsItWasStaysBesideItsRecord(t *testing.T) {
+	path := newPath(t)
+	s := mustOpen(t, path)
+	r := testRecord("a")
+	mustCommit(t, s, take(testAddr, r))
+	seen, err := s.Reservation(t.Context(), testPool.Network, testAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := ipam.Change{Pool: ipam.PoolID{Network: testPool.Network}, Address: testAddr, Seen: seen}
+	mustCommit(t, s, alone)
+	storetest.CheckInvariants(t, s)
+	alone.Strict = true
+	if err := commit(t, s, alone); !errors.Is(err, ipam.ErrConflict) {
+		t.Errorf("releasing it strictly answers %v, want a conflict", err)
+	}
+	seed(t, path, step{poolPath(testPool), addressKey(testAddr), []byte("unreadable")})
+	mustCommit(t, s, ipam.Change{Pool: alone.Pool, Address: testAddr, Seen: seen})
+	if got, err := s.Reservation(t.Context(), testPool.Network, testAddr); got == nil || err != nil {
+		t.Errorf("beside an unreadable record the reservation is %v (%v), want it to stay", got, err)
+	}
+}
+
 func TestChangesThatCouldNotBeReadAgainAreRefused(t *testing.T) {
 	path := newPath(t)
 	s := mustOpen(t, path)

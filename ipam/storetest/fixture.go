@@ -140,6 +140,8 @@ func (f *fixture) conflict(c ipam.Change) *ipam.ConflictError {
 func describe(c ipam.Change) string {
 	where := fmt.Sprintf("%s in %s of network_name %q", c.Address, c.Pool.Range, c.Pool.Network)
 	switch {
+	case c.Seen != nil:
+		return fmt.Sprintf("release the reservation of %s for %s", c.Address, c.Seen.Holder())
 	case c.Before == nil:
 		return fmt.Sprintf("take %s for %s", where, c.After.Holder())
 	case c.After == nil:

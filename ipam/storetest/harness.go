@@ -89,8 +89,8 @@ type Injector interface {
 // no means for are skipped by name.
 func Run(t *testing.T, newStore func(t *testing.T) Harness) {
 	for _, group := range [][]testCase{
-		readCases, takeCases, rewriteCases, releaseCases, batchCases,
-		overlapCases, halfRecordCases, concurrentCases, contextCases,
+		readCases, takeCases, rewriteCases, releaseCases, strictCases, batchCases,
+		overlapCases, halfRecordCases, seenCases, concurrentCases, contextCases,
 	} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) { c.run(newFixture(t, newStore(t))) })

@@ -63,6 +63,7 @@ type reservationKey struct {
 type modelData struct {
 	sync.Mutex
 	prune        bool
+	writes       int
 	records      map[recordKey]ipam.Record
 	reservations map[reservationKey]ipam.Reservation
 }
@@ -79,9 +80,17 @@ func (d *modelData) record(key recordKey, old, now *ipam.Record) error {
 func (d *modelData) reserve(key reservationKey, old, now *ipam.Reservation) error {
 	if now != nil {
 		left := d.pruned(*now)
+		left.Version = d.nextVersion()
 		now = &left
 	}
 	return swap(d, d.reservations, key, old, now)
+}
+
+func (d *modelData) nextVersion() string {
+	d.Lock()
+	defer d.Unlock()
+	d.writes++
+	return fmt.Sprint("version ", d.writes)
 }
 
 func (d *modelData) pruned(r ipam.Reservation) ipam.Reservation {
@@ -210,15 +219,40 @@ func (m *model) commit(ctx context.Context, c ipam.Change) error {
 		if err := alive(ctx); err != nil {
 			return err
 		}
-		try := m.take
-		if c.After == nil {
-			try = func(ctx context.Context, c ipam.Change) error { return m.release(ctx, c, &tried) }
+		err := m.try(ctx, c, &tried)
+		if err == nil && c.After == nil && c.Seen == nil && c.Strict && !tried {
+			return &ipam.ConflictError{Address: c.Address}
 		}
-		if err := try(ctx, c); !errors.Is(err, errStale) && !errors.Is(err, errWire) {
+		if !errors.Is(err, errStale) && !errors.Is(err, errWire) {
 			return err
 		}
 		wait(ctx, time.Millisecond)
 	}
+}
+
+func (m *model) try(ctx context.Context, c ipam.Change, tried *bool) error {
+	switch {
+	case c.Seen != nil:
+		return m.releaseSeen(ctx, c)
+	case c.After == nil:
+		return m.release(ctx, c, tried)
+	}
+	return m.take(ctx, c)
+}
+
+func (m *model) releaseSeen(ctx context.Context, c ipam.Change) error {
+	if c.Seen.Version == "" {
+		return ipam.ErrInvalid
+	}
+	at := reservationKey{c.Pool.Network, c.Address}
+	r := find(m.data, m.data.reservations, at)
+	if r != nil && r.Version == c.Seen.Version {
+		return m.wire.write(ctx, func() error { return m.data.reserve(at, r, nil) })
+	}
+	if c.Strict {
+		return &ipam.ConflictError{Address: c.Address, Reserved: r != nil}
+	}
+	return nil
 }
 
 func (m *model) take(ctx context.Context, c ipam.Change) error {
@@ -240,7 +274,7 @@ func (m *model) take(ctx context.Context, c ipam.Change) error {
 		}
 		now := ipam.Reservation{Space: c.Pool.Network, Address: c.Address, Record: *c.After, Range: c.Pool.Range.String()}
 		now.Gen = ""
-		if reserved == nil || *reserved != m.data.pruned(now) {
+		if reserved == nil || unversioned(*reserved) != m.data.pruned(now) || !done {
 			err := m.wire.write(ctx, func() error { return m.data.reserve(at, reserved, &now) })
 			if err != nil {
 				return err
@@ -251,6 +285,11 @@ func (m *model) take(ctx context.Context, c ipam.Change) error {
 		return nil
 	}
 	return m.wire.write(ctx, func() error { return m.data.record(key, current, c.After) })
+}
+
+func unversioned(r ipam.Reservation) ipam.Reservation {
+	r.Version = ""
+	return r
 }
 
 // undo gives up the reservation that an earlier try of a take or rewrite wrote, if

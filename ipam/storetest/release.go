@@ -101,6 +101,55 @@ var releaseCases = []testCase{
 	}},
 }
 
+var strictCases = []testCase{
+	{"a strict release that frees the record succeeds once", func(f *fixture) {
+		r := recordOf("a")
+		f.must(take(narrow, addr, r), strict(release(narrow, addr, r)))
+		f.empty()
+		f.conflict(strict(release(narrow, addr, r)))
+	}},
+	{"a strict release of somebody else's record conflicts and touches nothing", func(f *fixture) {
+		a, b := recordOf("a"), recordOf("b")
+		f.must(take(narrow, addr, a))
+		f.conflict(strict(release(narrow, addr, b)))
+		f.held(narrow, addr, a)
+		f.reserved(narrow, addr, a)
+	}},
+	{"a strict release in a pool that nobody wrote conflicts", func(f *fixture) {
+		f.conflict(strict(release(narrow, addr, recordOf("a"))))
+		f.empty()
+	}},
+	{"of two strict releases of one record exactly one frees it", func(f *fixture) {
+		other := f.another()
+		for range 5 {
+			r := recordOf("a")
+			f.must(take(narrow, addr, r))
+			errs := make([]error, 2)
+			together(2, func(i int) { errs[i] = []*fixture{f, other}[i].do(strict(release(narrow, addr, r))) })
+			f.oneWins(errs, r, r)
+			f.empty()
+		}
+	}},
+	{"in a batch of strict releases only those that free something succeed", func(f *fixture) {
+		a, b := recordOf("a"), recordOf("b")
+		f.must(take(narrow, addr, a), take(narrow, addr.Next(), b))
+		errs := f.Store.Commit(f.ctx(), []ipam.Change{
+			strict(release(narrow, addr, a)), strict(release(narrow, addr.Next(), a)), strict(release(narrow, addr.Prev(), a)),
+		})
+		f.outcomes(errs, nil, ipam.ErrConflict, ipam.ErrConflict)
+		f.free(narrow, addr)
+		f.held(narrow, addr.Next(), b)
+		f.reserved(narrow, addr.Next(), b)
+		CheckInvariants(f, f.Store)
+	}},
+}
+
+// strict is the release that has to be the one that frees.
+func strict(c ipam.Change) ipam.Change {
+	c.Strict = true
+	return c
+}
+
 var batchCases = []testCase{
 	{"an empty batch answers no errors", func(f *fixture) {
 		if errs := f.Store.Commit(f.ctx(), nil); len(errs) != 0 {
