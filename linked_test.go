@@ -49,6 +49,8 @@ var linkedModules = map[string]string{
 	"gopkg.in/inf.v0":                        "client-go",
 	"github.com/urfave/cli/v2":               "the command line",
 	"github.com/xrash/smetrics":              "the command line",
+	"github.com/robfig/cron/v3":              "the schedule of the clean-up",
+	"github.com/fsnotify/fsnotify":           "files that change while a role runs",
 }
 
 // forbiddenPackages each bring in all API groups, or more than a plugin may cost.

@@ -60,6 +60,8 @@ func NewClient(o Options) (*Client, error) {
 		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
 	config.UserAgent = "whereabouts"
+	// To compress a large pool costs the server more than to send it.
+	config.DisableCompression = true
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("%w: credentials of %s: %w", ipam.ErrInvalid, o.source(), err)
@@ -80,6 +82,14 @@ func NewClient(o Options) (*Client, error) {
 
 // Namespace is where this client's objects are.
 func (c *Client) Namespace() string { return c.namespace }
+
+// In is the same client for the objects of another namespace. The two share their
+// connections.
+func (c *Client) In(namespace string) *Client {
+	other := *c
+	other.namespace = namespace
+	return &other
+}
 
 // Close drops idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }

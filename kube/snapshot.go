@@ -3,138 +3,255 @@ package kube
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"net/http"
+	"maps"
 	"net/netip"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
 )
 
-// pageSize is how many objects one list request asks for.
-const pageSize = 500
+func (o *ipPool) ident() identity      { return o.Metadata.ident() }
+func (o *reservation) ident() identity { return o.Metadata.ident() }
 
 // Snapshot lists the pools and reservations of the namespace, page by page, and
 // puts the details that reservations hold into the records of the pools. Pools
 // that cannot be read are left out: nothing safe can be said about them.
 func (s *Store) Snapshot(ctx context.Context) (*ipam.Snapshot, error) {
-	var snapshot ipam.Snapshot
-	// Pools first: a record that is taken in between then merely lacks its
-	// details, and nothing is freed that has none.
-	var objects []ipPool
-	err := s.list(ctx, poolResource, func(item json.RawMessage) error {
-		var object ipPool
-		if err := json.Unmarshal(item, &object); err != nil {
-			return err
-		}
-		objects = append(objects, object)
-		return nil
-	})
-	if err != nil {
+	records := newRecords(s.client, s.client.namespace)
+	if err := records.list(ctx); err != nil {
 		return nil, err
 	}
-	reserved := map[string]ipam.Reservation{} // by object name
-	err = s.list(ctx, reservationResource, func(item json.RawMessage) error {
-		var object reservation
-		if err := json.Unmarshal(item, &object); err != nil {
-			return err
+	return records.snapshot(s.client.namespace, nil), nil
+}
+
+// records is what is stored in one namespace, or in all.
+type records struct {
+	client       *Client
+	from         recordCollections
+	pools        *mirror[ipPool, *ipPool, *storedPool]
+	reservations *mirror[reservation, *reservation, *ipam.Reservation]
+}
+
+type recordCollections struct{ pools, reservations collection }
+
+// newRecords takes the records of a namespace, or of all when it is "".
+func newRecords(c *Client, namespace string) *records {
+	in := "apis/" + apiVersion + "/"
+	if namespace != "" {
+		in += "namespaces/" + namespace + "/"
+	}
+	return &records{
+		client: c,
+		from: recordCollections{
+			pools:        collection{name: poolResource, path: in + poolResource, page: poolPageSize},
+			reservations: collection{name: reservationResource, path: in + reservationResource},
+		},
+		pools:        newMirror(keepPool, nil),
+		reservations: newMirror(keepReservation(interner{}), nil),
+	}
+}
+
+// list reads pools first: a record that is taken in between then merely lacks its
+// details, and nothing is freed that has none.
+func (r *records) list(ctx context.Context) error {
+	if err := listAgain(ctx, r.client, r.from.pools, r.pools); err != nil {
+		return err
+	}
+	return listAgain(ctx, r.client, r.from.reservations, r.reservations)
+}
+
+// snapshots are those of all namespaces that have anything.
+func (r *records) snapshots(nets *definitions) map[string]*ipam.Snapshot {
+	all := map[string]*ipam.Snapshot{}
+	r.pools.each(func(key objectKey, _ *storedPool) { all[key.namespace] = nil })
+	r.reservations.each(func(key objectKey, _ *ipam.Reservation) { all[key.namespace] = nil })
+	for namespace := range all {
+		all[namespace] = r.snapshot(namespace, nets)
+	}
+	return all
+}
+
+func (r *records) snapshot(namespace string, nets *definitions) *ipam.Snapshot {
+	var pools []*storedPool
+	r.pools.each(func(key objectKey, p *storedPool) {
+		if key.namespace == namespace {
+			pools = append(pools, p)
 		}
-		if r, ok := parseReservation(object); ok {
-			reserved[object.Metadata.Name] = r
-			snapshot.Reservations = append(snapshot.Reservations, r)
-		}
-		return nil
 	})
+	return assemble(namespace, pools, r.reservations, nets)
+}
+
+// assemble puts together what belongs together: pools, in the order of their names,
+// with the reservations of their records. It stores the completed pools in place of
+// those given. nets may be nil.
+func assemble(namespace string, pools []*storedPool, reservations *mirror[reservation, *reservation, *ipam.Reservation], nets *definitions) *ipam.Snapshot {
+	many := 0
+	reservations.each(func(key objectKey, _ *ipam.Reservation) {
+		if key.namespace == namespace {
+			many++
+		}
+	})
+	// There may be tens of thousands: growing would leave as many again behind.
+	snapshot := &ipam.Snapshot{Reservations: make([]ipam.Reservation, 0, many)}
+	reservations.each(func(key objectKey, r *ipam.Reservation) {
+		if key.namespace == namespace {
+			snapshot.Reservations = append(snapshot.Reservations, *r)
+		}
+	})
+	slices.SortFunc(snapshot.Reservations, func(a, b ipam.Reservation) int {
+		return cmp.Or(cmp.Compare(a.Space, b.Space), a.Address.Compare(b.Address))
+	})
+	slices.SortFunc(pools, func(a, b *storedPool) int { return cmp.Compare(a.name, b.name) })
+	named := sliceNames(snapshot.Reservations)
+	reserved := func(name string) *ipam.Reservation {
+		r, _ := reservations.get(namespace, name)
+		return r
+	}
+	for _, p := range pools {
+		if p.pool != nil {
+			p.complete(p.identify(named, nets), reserved)
+			snapshot.Pools = append(snapshot.Pools, p.pool)
+		}
+	}
+	return snapshot
+}
+
+// storedPool is the content of a pool object.
+type storedPool struct {
+	name    string
+	version string // of the object, as it was read
+	node    string // that the object says it is of
+	// pool is nil when the object cannot be understood. Once given to others, who
+	// may still read it, it is not changed any more, but replaced.
+	pool  *ipam.Pool
+	given bool
+}
+
+func keepPool(object *ipPool) (*storedPool, bool) {
+	p := &storedPool{
+		name: object.Metadata.Name, version: object.Metadata.ResourceVersion, node: object.Metadata.Annotations[nodeAnnotation],
+	}
+	written, err := ipam.ParsePrefix(object.Spec.Range)
 	if err != nil {
-		return nil, err
+		return p, true
 	}
-	for _, object := range objects {
-		pool, err := readPool(poolIDOf(object, snapshot.Reservations), object)
-		if err != nil {
+	p.pool, _ = readPool(ipam.PoolID{Range: written.Masked()}, *object)
+	return p, true
+}
+
+// complete gives the pool its name and its records the details of the reservations
+// beside them. Details count only while the container id is the record's. A record
+// taken without protection has its own.
+func (p *storedPool) complete(id ipam.PoolID, reserved func(name string) *ipam.Reservation) {
+	records, own := p.pool.Records, !p.given // own: to be changed
+	p.given = true
+	for address, before := range p.pool.Records {
+		if before.Unprotected {
 			continue
 		}
-		addDetails(pool, reserved)
-		snapshot.Pools = append(snapshot.Pools, pool)
-	}
-	slices.SortFunc(snapshot.Pools, func(a, b *ipam.Pool) int { return cmp.Compare(PoolName(a.ID), PoolName(b.ID)) })
-	return &snapshot, nil
-}
-
-// list calls f for each object of a resource.
-func (s *Store) list(ctx context.Context, resource string, f func(json.RawMessage) error) error {
-	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
-	for {
-		var page struct {
-			Metadata listMeta          `json:"metadata"`
-			Items    []json.RawMessage `json:"items"`
+		after := ipam.Record{ContainerID: before.ContainerID, IfName: before.IfName, PodRef: before.PodRef, Gen: before.Gen}
+		r := reserved(ReservationName(id.Network, address))
+		if r != nil && r.ContainerID == before.ContainerID && r.ContainerID != "" {
+			after = detailed(after, r)
 		}
-		err := s.client.read(ctx, request{method: http.MethodGet, path: s.path(resource, ""), query: query}, &page)
-		if err != nil {
-			return s.client.explain("list "+resource, err)
-		}
-		for _, item := range page.Items {
-			if err := f(item); err != nil {
-				return s.client.explain("list "+resource, err)
-			}
-		}
-		if page.Metadata.Continue == "" {
-			return nil
-		}
-		query.Set("continue", page.Metadata.Continue)
-	}
-}
-
-// addDetails completes records from the reservations beside them. Details count
-// only while the container id is the record's.
-func addDetails(pool *ipam.Pool, reserved map[string]ipam.Reservation) {
-	for address, record := range pool.Records {
-		r, ok := reserved[ReservationName(pool.ID.Network, address)]
-		if !ok || r.ContainerID != record.ContainerID || r.ContainerID == "" {
+		if after == before {
 			continue
 		}
-		record.UID, record.Node, record.Network, record.Since = r.UID, r.Node, r.Network, r.Since
-		pool.Records[address] = record
+		if !own {
+			records, own = maps.Clone(records), true
+		}
+		records[address] = after
 	}
+	completed := *p.pool
+	completed.ID, completed.Records = id, records
+	p.pool = &completed
 }
 
-// poolIDOf finds out of which network, and which node's slice, a pool object is.
+// detailed is a record with the details of its reservation. Equal strings share their
+// memory.
+func detailed(record ipam.Record, r *ipam.Reservation) ipam.Record {
+	record.UID, record.Node, record.Network, record.Since = r.UID, r.Node, r.Network, r.Since
+	record.ContainerID = r.ContainerID
+	if record.PodRef == r.PodRef {
+		record.PodRef = r.PodRef
+	}
+	if record.IfName == r.IfName {
+		record.IfName = r.IfName
+	}
+	return record
+}
+
+// identify finds out of which network, and which node's slice, a pool object is.
 // Names do not tell the two apart ("a-b-10.0.0.0-26" may be network a's slice of
-// node b, or network a-b's pool); the reservations of a slice's records do.
-func poolIDOf(object ipPool, reservations []ipam.Reservation) ipam.PoolID {
-	prefix, err := ipam.ParsePrefix(object.Spec.Range)
-	if err != nil {
-		return ipam.PoolID{}
-	}
-	id := ipam.PoolID{Range: prefix.Masked()}
-	bare := PoolName(id)
-	if object.Metadata.Name == bare {
+// node b, or network a-b's pool); the object itself may, the reservations of a
+// slice's records do, and the definitions.
+func (p *storedPool) identify(named map[string]ipam.PoolID, nets *definitions) ipam.PoolID {
+	id := ipam.PoolID{Range: p.pool.ID.Range}
+	if p.name == PoolName(id) {
 		return id
 	}
-	tail := bare
-	if strings.HasPrefix(bare, "0-") {
-		tail = bare[1:] // the '0' stands there only when the name would begin with '-'
+	if slice, ok := nodePoolNamed(p.name, p.node, id.Range); ok {
+		return slice
 	}
-	id.Network = strings.TrimSuffix(object.Metadata.Name, "-"+tail)
-	for _, r := range reservations {
-		slice := ipam.PoolID{Network: r.Space, Node: r.Node, Range: id.Range}
-		if r.Node != "" && r.Range == id.Range.String() && PoolName(slice) == object.Metadata.Name {
+	if slice, ok := named[p.name]; ok && slice.Range == id.Range {
+		return slice
+	}
+	if nets != nil {
+		if slice, ok := nets.sliceOf(p.name, id.Range); ok {
 			return slice
 		}
 	}
+	id.Network = networkOf(p.name, nameTail(id.Range))
 	return id
 }
 
-// parseReservation reads network and address from the object's name, which is
-// all that old ones have. An address in a name is written with '-' for ':'.
-func parseReservation(object reservation) (ipam.Reservation, bool) {
-	network, address, ok := splitReservationName(object.Metadata.Name)
-	if !ok {
-		return ipam.Reservation{}, false
+// sliceNames tells the slices that reservations speak of by the names their objects
+// would have.
+func sliceNames(reservations []ipam.Reservation) map[string]ipam.PoolID {
+	type place struct{ space, node, written string }
+	seen := map[place]bool{}
+	named := map[string]ipam.PoolID{}
+	for i := range reservations {
+		r := &reservations[i]
+		at := place{r.Space, r.Node, r.Range}
+		if r.Node == "" || seen[at] {
+			continue
+		}
+		seen[at] = true
+		if written, err := netip.ParsePrefix(r.Range); err == nil {
+			id := ipam.PoolID{Network: r.Space, Node: r.Node, Range: written}
+			named[PoolName(id)] = id
+		}
 	}
-	return ipam.Reservation{Space: network, Address: address, Record: object.Spec.record(), Range: object.Spec.Range}, true
+	return named
+}
+
+// nameTail is how the name of a pool object with a network or node ends.
+func nameTail(r netip.Prefix) string {
+	return dashed(r.String())
+}
+
+// networkOf is what stands before the range in a name.
+func networkOf(name, tail string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(name, tail), "-")
+}
+
+// keepReservation reads network and address from the object's name, which is all
+// that old ones have. An address in a name is written with '-' for ':'.
+func keepReservation(names interner) func(*reservation) (*ipam.Reservation, bool) {
+	return func(object *reservation) (*ipam.Reservation, bool) {
+		network, address, ok := splitReservationName(object.Metadata.Name)
+		if !ok {
+			return nil, false
+		}
+		r := &ipam.Reservation{
+			Space: names.of(network), Address: address, Record: object.Spec.record(), Range: names.of(object.Spec.Range),
+			Version: object.version(),
+		}
+		r.Node, r.Network, r.IfName = names.of(r.Node), names.of(r.Network), names.of(r.IfName)
+		return r, true
+	}
 }
 
 // splitReservationName finds the address at the end of a name: the longest tail
