@@ -51,14 +51,14 @@ func newApp(p Process) *cli.App {
 		Version:   p.Version,
 		Writer:    p.Stdout,
 		ErrWriter: p.Stderr,
-		Commands: []*cli.Command{{
+		Commands: slices.Concat([]*cli.Command{{
 			Name:  "version",
 			Usage: "print the version",
 			Action: func(c *cli.Context) error {
 				_, err := fmt.Fprintln(c.App.Writer, p.Version)
 				return err
 			},
-		}},
+		}}, reconcileCommands(p), installCommands(p)),
 		ExitErrHandler: func(*cli.Context, error) {}, // Main prints and picks the code
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() == 0 {
