@@ -33,6 +33,7 @@ func cniError(err error) *types.Error {
 		{ipam.ErrArgs, types.ErrInvalidEnvironmentVariables},
 		{ipam.ErrInvalid, types.ErrInvalidNetworkConfig},
 		{ipam.ErrExhausted, types.ErrTryAgainLater},
+		{ipam.ErrNoSlice, types.ErrTryAgainLater},
 		{ipam.ErrConflict, types.ErrTryAgainLater},
 		{ipam.ErrUnavailable, types.ErrTryAgainLater},
 		{ipam.ErrNotRecorded, codeNotRecorded},
@@ -49,9 +50,16 @@ func cniError(err error) *types.Error {
 
 // describe adds where to look.
 func describe(e *types.Error, err error, cfg *ipam.Config) *types.Error {
+	if e.Details != "" || cfg.Datastore != ipam.DatastoreKubernetes {
+		return e
+	}
 	var exhausted *ipam.ExhaustedError
-	if e.Details == "" && cfg.Datastore == ipam.DatastoreKubernetes && errors.As(err, &exhausted) {
+	var noSlice *ipam.NoSliceError
+	switch {
+	case errors.As(err, &exhausted):
 		e.Details = fmt.Sprintf("ippool %s has the holders", kube.PoolName(exhausted.Pool))
+	case errors.As(err, &noSlice):
+		e.Details = fmt.Sprintf("nodeslicepool %s has the slices and their nodes", kube.SlicePoolName(noSlice.List))
 	}
 	return e
 }

@@ -169,8 +169,9 @@ func (c *call) open(v verbs) error {
 	if err != nil {
 		return err
 	}
+	slices, _ := store.(ipam.Slices)
 	c.allocator = &ipam.Allocator{
-		Store: store, Journal: node.NewJournal(c.cfg.StateDirectory), Contention: node.NewContention(c.cfg.RunDirectory),
+		Store: store, Slices: slices, Journal: node.NewJournal(c.cfg.StateDirectory), Contention: node.NewContention(c.cfg.RunDirectory),
 		Now: v.Now, Rand: rand.IntN, Log: c.work,
 	}
 	return nil
@@ -217,10 +218,10 @@ func (v verbs) add(args *skel.CmdArgs) error {
 // which never fail because of that.
 func refuse(cfg *ipam.Config) error {
 	err := errors.Join(append(cfg.Invalid, cfg.ArgsErr)...)
-	if err == nil && cfg.SliceSize > 0 {
+	if err == nil && cfg.SliceSize > 0 && cfg.Datastore != ipam.DatastoreKubernetes {
 		// To ignore it would give out addresses of other nodes' slices.
-		err = fmt.Errorf("%w: node_slice_size: this version does not serve node slices; remove the key "+
-			"to let all nodes share the range", ipam.ErrInvalid)
+		err = fmt.Errorf("%w: node_slice_size: datastore is %s, and slices need %s; remove one of the two keys",
+			ipam.ErrInvalid, cfg.Datastore, ipam.DatastoreKubernetes)
 	}
 	return err
 }
@@ -315,6 +316,15 @@ func (v verbs) gc(args *skel.CmdArgs) error {
 // statusPause lies between two looks at a datastore that does not answer.
 const statusPause = 500 * time.Millisecond
 
+// ready makes one cheap request; where nodes have slices, one for each range, which
+// finds out whether this node has any.
+func (c *call) ready(ctx context.Context) error {
+	if c.cfg.SliceSize == 0 {
+		return c.allocator.Store.Ready(ctx)
+	}
+	return c.allocator.Serves(ctx, c.cfg)
+}
+
 // status says whether an ADD can be served. A short outage must not make the node
 // unready, so it tries again for a while.
 func (v verbs) status(args *skel.CmdArgs) error {
@@ -326,7 +336,7 @@ func (v verbs) status(args *skel.CmdArgs) error {
 			return err
 		}
 		for {
-			err := c.allocator.Store.Ready(ctx)
+			err := c.ready(ctx)
 			if err == nil || !isUnavailable(err) {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // addJob is an ADD on its way.
@@ -16,10 +17,15 @@ type addJob struct {
 	done      bool
 }
 
-func newAddJob(a *Allocator, add *Addition) *addJob {
-	j := &addJob{Addition: add, allocator: a, plan: newPlan(add.Config, add.Owner)}
+func newAddJob(a *Allocator, add *Addition, known map[SliceList]listing) *addJob {
+	j := &addJob{Addition: add, allocator: a}
 	add.job = j
-	if err := errors.Join(add.Config.Invalid...); err != nil {
+	var err error
+	j.plan, err = newPlan(add.Config, add.Owner, known)
+	if invalid := errors.Join(add.Config.Invalid...); invalid != nil {
+		err = invalid
+	}
+	if err != nil {
 		j.fail(err)
 	}
 	return j
@@ -51,7 +57,7 @@ func (j *addJob) propose(ctx context.Context, v *view) []Change {
 		changes, unsure, err := j.plan.pick(v, j.allocator)
 		if err != nil {
 			var exhausted *ExhaustedError
-			if errors.As(err, &exhausted) && v.wait(exhausted.Pool) {
+			if errors.As(err, &exhausted) && slices.ContainsFunc(append(exhausted.More, exhausted.Pool), v.wait) {
 				return nil
 			}
 			j.fail(err)
@@ -77,10 +83,12 @@ func (j *addJob) propose(ctx context.Context, v *view) []Change {
 func (j *addJob) learn(ctx context.Context, v *view, c Change, err error) {
 	s := j.plan.slotOf(c)
 	var conflict *ConflictError
+	var closed *ClosedError
 	switch {
 	case err == nil:
 		s.change, s.done = c, true
 		j.finish()
+	case errors.As(err, &closed): // the next round sees it, and may have another slice
 	case errors.As(err, &conflict):
 		if err := j.lost(ctx, v, s, c, conflict); err != nil {
 			j.fail(err)
@@ -111,9 +119,10 @@ func (j *addJob) lost(ctx context.Context, v *view, s *slot, c Change, conflict 
 
 // share decides about a fixed address that somebody has recorded already.
 func (j *addJob) share(ctx context.Context, v *view, s *slot) error {
-	record := v.content[s.pool].Records[s.want]
+	id := s.sites[0].pool
+	record := v.content[id].Records[s.want]
 	if record.Network == "" {
-		r, err := v.store.Reservation(ctx, s.pool.Network, s.want)
+		r, err := v.store.Reservation(ctx, id.Network, s.want)
 		if err != nil {
 			return err
 		}

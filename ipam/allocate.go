@@ -16,6 +16,7 @@ const rollbackTimeout = 5 * time.Second
 // Allocator takes and gives back addresses: the policy on top of a Store.
 type Allocator struct {
 	Store      Store
+	Slices     Slices // nil: the store has none
 	Journal    Journal
 	Contention Contention // nil: nothing is remembered
 	Now        func() time.Time
@@ -48,6 +49,7 @@ type Addition struct {
 type Removal struct {
 	Owner    Owner
 	Pools    []PoolID     // where to look
+	Slices   []SliceList  // where the owner's node has slices, in which to look too
 	Previous []netip.Addr // the addresses of the previous result, if the runtime passed one
 	Holdings []Holding    // what the owner is known to hold; its pools need not be read
 	Late     bool         // it comes later than the container ended: see Change.Latest
@@ -61,7 +63,7 @@ type Removal struct {
 func NewRemoval(journal Journal, cfg *Config, owner Owner, previous []netip.Addr) *Removal {
 	m := &memory{owner: owner}
 	m.loaded, _ = journal.Load(owner)
-	return &Removal{Owner: owner, Pools: cfg.Pools(), Previous: previous, Holdings: m.own()}
+	return &Removal{Owner: owner, Pools: cfg.Pools(), Slices: cfg.SliceLists(), Previous: previous, Holdings: m.own()}
 }
 
 // Run carries out ADDs and DELs at once, with as few requests as if they were one.
@@ -72,7 +74,7 @@ func NewRemoval(journal Journal, cfg *Config, owner Owner, previous []netip.Addr
 // then the requested ones in the ranges, the fixed ones, and the requested ones
 // outside the ranges. Either all are recorded or none: what a failed ADD took is
 // released again. An owner that asks again gets the addresses it has. Errors wrap
-// ErrInvalid, ErrExhausted (*ExhaustedError), ErrConflict (*RequestError),
+// ErrInvalid, ErrExhausted (*ExhaustedError), ErrNoSlice, ErrConflict (*RequestError),
 // ErrUnavailable, ErrDenied or ErrCorrupt.
 //
 // DEL: every record of the container and interface is freed, with its reservation.
@@ -80,14 +82,15 @@ func NewRemoval(journal Journal, cfg *Config, owner Owner, previous []netip.Addr
 // newer container of the pod has adopted is not touched.
 func (a *Allocator) Run(ctx context.Context, additions []*Addition, removals []*Removal) {
 	v := newView(a.Store, a.Contention)
+	known := a.listings(ctx, listsOf(additions, removals))
 	var jobs []job
 	var adds []*addJob
 	for _, r := range removals {
-		jobs = append(jobs, newRemoveJob(a, r))
+		jobs = append(jobs, newRemoveJob(a, r, known))
 	}
 	released := jobs
 	for _, add := range additions {
-		j := newAddJob(a, add)
+		j := newAddJob(a, add, known)
 		for k, r := range removals {
 			if r.Owner.sameHolder(add.Owner) {
 				j.after = append(j.after, released[k])

@@ -129,6 +129,7 @@ func (v *view) read(ctx context.Context, open []job) {
 // settle brings what is known of the pool up to date.
 func (v *view) settle(c Change, err error) {
 	var conflict *ConflictError
+	var closed *ClosedError
 	if err != nil {
 		delete(v.claimed, keyOf(c.Pool, c.Address, c.Overlap))
 	}
@@ -137,6 +138,8 @@ func (v *view) settle(c Change, err error) {
 		if !conflict.Reserved {
 			v.content[c.Pool] = nil // what was read is out of date
 		}
+	case errors.As(err, &closed):
+		v.content[c.Pool] = nil
 	case err != nil:
 	case v.content[c.Pool] == nil:
 	case c.After != nil:

@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,8 +10,8 @@ import (
 
 // slot is one address that an ADD has to find.
 type slot struct {
-	pool   PoolID
-	rng    Range
+	index  int        // of the range in the configuration
+	sites  []site     // the first one with room counts; just one when an address is wanted
 	want   netip.Addr // zero: any
 	source string     // who wants it, for messages
 	fixed  bool       // from `addresses`: shared when it is held
@@ -20,6 +21,14 @@ type slot struct {
 	done   bool
 	shared bool   // in use by another pod of the network, and not recorded again
 	change Change // as proposed, and once done as carried out
+}
+
+// pool is where the slot's address is recorded; valid once it is done.
+func (s *slot) pool() PoolID {
+	if s.shared {
+		return s.sites[0].pool
+	}
+	return s.change.Pool
 }
 
 // address is what the slot got; valid once it is done.
@@ -49,11 +58,12 @@ type plan struct {
 }
 
 // newPlan makes a slot for each range, for each further address requested inside
-// a range, and for each fixed address inside a range.
-func newPlan(cfg *Config, owner Owner) *plan {
+// a range, and for each fixed address inside a range. known has the slices of the
+// ranges that are cut.
+func newPlan(cfg *Config, owner Owner, known map[SliceList]listing) (*plan, error) {
 	p := &plan{cfg: cfg, owner: owner, foreign: map[holding]bool{}}
-	for _, r := range cfg.Ranges {
-		p.slots = append(p.slots, &slot{pool: cfg.PoolOf(r), rng: r, bits: r.Prefix.Bits()})
+	for i, r := range cfg.Ranges {
+		p.slots = append(p.slots, &slot{index: i, bits: r.Prefix.Bits()})
 	}
 	for _, q := range cfg.Requested {
 		p.request(q)
@@ -61,15 +71,33 @@ func newPlan(cfg *Config, owner Owner) *plan {
 	for _, f := range cfg.Fixed {
 		p.fix(f)
 	}
-	return p
+	return p, p.locate(known)
 }
+
+// locate finds out where the addresses of the slots may be recorded.
+func (p *plan) locate(known map[SliceList]listing) error {
+	var errs []error
+	for _, s := range p.slots {
+		var err error
+		if s.want.IsValid() {
+			s.sites = make([]site, 1)
+			s.sites[0], err = p.cfg.siteOf(s.index, s.want, known)
+		} else {
+			s.sites, err = p.cfg.sites(s.index, p.owner.Node, known)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (p *plan) rangeOf(s *slot) Range { return p.cfg.Ranges[s.index] }
 
 // request puts a requested address into the slot of the first range around it
 // that has none yet.
 func (p *plan) request(q Request) {
 	var around *slot
 	for _, s := range p.slots {
-		if !s.rng.Contains(q.Addr) {
+		if !p.rangeOf(s).Contains(q.Addr) {
 			continue
 		}
 		if !s.want.IsValid() {
@@ -83,7 +111,7 @@ func (p *plan) request(q Request) {
 		return
 	}
 	p.slots = append(p.slots, &slot{
-		pool: around.pool, rng: around.rng, bits: around.bits, want: q.Addr, source: q.Source, extra: true,
+		index: around.index, bits: around.bits, want: q.Addr, source: q.Source, extra: true,
 	})
 }
 
@@ -95,10 +123,10 @@ func (p *plan) fix(f FixedAddress) {
 			return
 		}
 	}
-	for _, r := range p.cfg.Ranges {
+	for i, r := range p.cfg.Ranges {
 		if r.Contains(a) {
 			p.slots = append(p.slots, &slot{
-				pool: p.cfg.PoolOf(r), rng: r, bits: f.Address.Bits(), want: a, source: "addresses", fixed: true, extra: true,
+				index: i, bits: f.Address.Bits(), want: a, source: "addresses", fixed: true, extra: true,
 			})
 			return
 		}
@@ -109,8 +137,10 @@ func (p *plan) fix(f FixedAddress) {
 func (p *plan) pools() []PoolID {
 	var ids []PoolID
 	for _, s := range p.slots {
-		if !slices.Contains(ids, s.pool) {
-			ids = append(ids, s.pool)
+		for _, at := range s.sites {
+			if !slices.Contains(ids, at.pool) {
+				ids = append(ids, at.pool)
+			}
 		}
 	}
 	return ids
@@ -123,7 +153,7 @@ func (p *plan) settled() bool {
 // slotOf finds the slot that a change was proposed for.
 func (p *plan) slotOf(c Change) *slot {
 	for _, s := range p.slots {
-		if !s.done && s.pool == c.Pool && s.change.Address == c.Address {
+		if !s.done && s.change.Pool == c.Pool && s.change.Address == c.Address {
 			return s
 		}
 	}
@@ -160,38 +190,41 @@ func (p *plan) pick(v *view, a *Allocator) (changes []Change, unsure *slot, err 
 			used[s.address()] = true
 		}
 	}
-	chosen := map[*slot]netip.Addr{}
-	choose := func(s *slot, address netip.Addr) { chosen[s], used[address] = address, true }
+	chosen := map[*slot]holding{}
+	choose := func(s *slot, h holding) { chosen[s], used[h.address] = h, true }
 	for _, s := range p.open(true) {
-		record, held := v.content[s.pool].Records[s.want]
-		if held && !p.holds(v, s.pool, s.want) {
-			if s.fixed {
-				return nil, s, nil
-			}
+		id := s.sites[0].pool
+		record, held := v.content[id].Records[s.want]
+		switch {
+		case held && !p.holds(v, id, s.want) && s.fixed:
+			return nil, s, nil
+		case held && !p.holds(v, id, s.want):
 			return nil, nil, &RequestError{Address: s.want, Source: s.source, Holder: record}
+		case v.content[id].Closed:
+			return nil, nil, &ClosedError{id}
 		}
-		choose(s, s.want)
+		choose(s, holding{id, s.want})
 	}
 	for _, s := range p.open(false) {
-		if address, ok := p.adoptable(v, s, used); ok {
-			choose(s, address)
+		if h, ok := p.adoptable(v, s, used); ok {
+			choose(s, h)
 		}
 	}
 	for _, s := range p.open(false) {
 		if _, ok := chosen[s]; ok {
 			continue
 		}
-		address, ok := p.free(v, s, used, a.Rand)
+		h, ok := p.free(v, s, used, a.Rand)
 		if !ok {
 			return nil, nil, p.exhausted(v, s)
 		}
-		choose(s, address)
+		choose(s, h)
 	}
 	for _, s := range p.slots {
-		if address, ok := chosen[s]; ok {
-			s.change = p.change(v, s, address, a.Now())
+		if h, ok := chosen[s]; ok {
+			s.change = p.change(v, s, h, a.Now())
 			changes = append(changes, s.change)
-			v.claimed[keyOf(s.pool, address, p.cfg.Overlap)] = true
+			v.claimed[keyOf(h.pool, h.address, p.cfg.Overlap)] = true
 		}
 	}
 	return changes, nil, nil
@@ -211,37 +244,56 @@ func (p *plan) open(wanted bool) []*slot {
 // adoptable is an address that the owner holds and may keep. A container that
 // asks again keeps what it uses; a new one of the same pod takes over only what
 // could be handed out today.
-func (p *plan) adoptable(v *view, s *slot, used map[netip.Addr]bool) (netip.Addr, bool) {
-	mine := p.mine(v, s.pool)
-	for _, a := range mine {
-		if !used[a] && s.rng.Eligible(a) {
-			return a, true
+func (p *plan) adoptable(v *view, s *slot, used map[netip.Addr]bool) (holding, bool) {
+	open := openSites(v, s)
+	for _, at := range open {
+		for _, a := range p.mine(v, at.pool) {
+			if !used[a] && at.rng.Eligible(a) {
+				return holding{at.pool, a}, true
+			}
 		}
 	}
-	for _, a := range mine {
-		r := v.content[s.pool].Records[a]
-		if !used[a] && s.rng.Contains(a) && !isFixed(p.cfg, a) && r.OfContainer(p.owner.ContainerID, p.owner.IfName) {
-			return a, true
+	for _, at := range open {
+		for _, a := range p.mine(v, at.pool) {
+			r := v.content[at.pool].Records[a]
+			if !used[a] && at.rng.Contains(a) && !isFixed(p.cfg, a) && r.OfContainer(p.owner.ContainerID, p.owner.IfName) {
+				return holding{at.pool, a}, true
+			}
 		}
 	}
-	return netip.Addr{}, false
+	return holding{}, false
 }
 
-// free is the lowest free address, or one near it after collisions, so that many
+// openSites is the sites of a slot where something can be taken.
+func openSites(v *view, s *slot) []site {
+	return slices.DeleteFunc(slices.Clone(s.sites), func(at site) bool { return v.content[at.pool].Closed })
+}
+
+// free is a free address in the first site of the slot that has one.
+func (p *plan) free(v *view, s *slot, used map[netip.Addr]bool, random func(int) int) (holding, bool) {
+	for _, at := range openSites(v, s) {
+		if a, ok := p.freeAt(v, at, used, random); ok {
+			return holding{at.pool, a}, true
+		}
+	}
+	return holding{}, false
+}
+
+// freeAt is the lowest free address, or one near it after collisions, so that many
 // writers do not chase the same one. Where holders of an unknown range are in the
 // way, it looks twice as far each time.
-func (p *plan) free(v *view, s *slot, used map[netip.Addr]bool, random func(int) int) (netip.Addr, bool) {
-	held := func(a netip.Addr) bool { return used[a] || p.held(v, s.pool, a) }
+func (p *plan) freeAt(v *view, at site, used map[netip.Addr]bool, random func(int) int) (netip.Addr, bool) {
+	held := func(a netip.Addr) bool { return used[a] || p.held(v, at.pool, a) }
 	for _, a := range p.prefer {
-		if s.rng.Eligible(a) && !held(a) {
+		if at.rng.Eligible(a) && !held(a) {
 			return a, true
 		}
 	}
-	unknown, window := v.unknown[s.pool], v.window(s.pool)
+	unknown, window := v.unknown[at.pool], v.window(at.pool)
 	if unknown > 0 {
 		window = 1 << min(unknown, 20)
 	}
-	candidates := Free(s.rng, held, window)
+	candidates := Free(at.rng, held, window)
 	switch {
 	case len(candidates) == 0:
 		return netip.Addr{}, false
@@ -275,24 +327,33 @@ func (p *plan) held(v *view, id PoolID, a netip.Addr) bool {
 	return false
 }
 
-func (p *plan) change(v *view, s *slot, a netip.Addr, now time.Time) Change {
+func (p *plan) change(v *view, s *slot, h holding, now time.Time) Change {
 	after := NewRecord(p.owner, now)
-	c := Change{Pool: s.pool, Address: a, After: &after, Overlap: p.cfg.Overlap}
-	c.Hasty = !s.want.IsValid() && v.hasty(s.pool) && !slices.Contains(p.prefer, a)
-	if before, held := v.content[s.pool].Records[a]; held {
+	c := Change{Pool: h.pool, Address: h.address, After: &after, Overlap: p.cfg.Overlap}
+	c.Hasty = !s.want.IsValid() && v.hasty(h.pool) && !slices.Contains(p.prefer, h.address)
+	if before, held := v.content[h.pool].Records[h.address]; held {
 		c.Before = &before
 	}
 	return c
 }
 
+// exhausted says why a slot finds no address.
 func (p *plan) exhausted(v *view, s *slot) error {
-	elsewhere := 0
+	open := openSites(v, s)
+	if len(open) == 0 {
+		return &ClosedError{s.sites[0].pool}
+	}
+	last := open[len(open)-1]
+	e := &ExhaustedError{Pool: last.pool, Range: last.rng, Used: len(v.content[last.pool].Records)}
 	for key := range v.blocked {
-		if key.space.Network == s.pool.Network && s.rng.Contains(key.address) {
-			elsewhere++
+		if key.space.Network == last.pool.Network && last.rng.Contains(key.address) {
+			e.Elsewhere++
 		}
 	}
-	return &ExhaustedError{Pool: s.pool, Range: s.rng, Used: len(v.content[s.pool].Records), Elsewhere: elsewhere}
+	for _, at := range open[:len(open)-1] {
+		e.More = append(e.More, at.pool)
+	}
+	return e
 }
 
 // undo lists the releases of what a failed ADD took, or may have taken.
@@ -345,7 +406,7 @@ func (p *plan) taken() []Change {
 func (p *plan) leftovers(v *view) []Change {
 	kept := map[holding]bool{}
 	for _, s := range p.slots {
-		kept[holding{s.pool, s.address()}] = true
+		kept[holding{s.pool(), s.address()}] = true
 	}
 	var release []Change
 	for _, id := range p.pools() {
@@ -377,7 +438,7 @@ func (p *plan) result() []Assigned {
 	for _, extra := range []bool{false, true} {
 		for _, s := range p.slots {
 			if s.extra == extra && !s.fixed {
-				add(netip.PrefixFrom(s.address(), s.bits), p.cfg.gatewayOf(s.rng))
+				add(netip.PrefixFrom(s.address(), s.bits), p.cfg.gatewayOf(p.rangeOf(s)))
 			}
 		}
 	}
@@ -394,7 +455,7 @@ func (p *plan) result() []Assigned {
 	return result
 }
 
-// PoolOf is the pool that holds the records of a range.
+// PoolOf is the pool that holds the records of a range that is not cut into slices.
 func (c *Config) PoolOf(r Range) PoolID {
 	return PoolID{Network: c.NetworkName, Range: r.Prefix}
 }

@@ -11,18 +11,70 @@ import (
 type removeJob struct {
 	*Removal
 	allocator *Allocator
+	look      []PoolID // that have to be read, of which nothing is known otherwise
 	proposed  bool
 	pending   int // changes not yet heard of
 }
 
-func newRemoveJob(a *Allocator, r *Removal) *removeJob { return &removeJob{Removal: r, allocator: a} }
+func newRemoveJob(a *Allocator, r *Removal, known map[SliceList]listing) *removeJob {
+	j := &removeJob{Removal: r, allocator: a}
+	for _, list := range r.unknown() {
+		l := known[list]
+		if l.err != nil && !errors.Is(l.err, ErrInvalid) {
+			j.fail(l.err)
+		}
+		j.look = append(j.look, r.slices(list, l)...)
+	}
+	for _, id := range r.Pools {
+		if !r.knows(id) {
+			j.look = append(j.look, id)
+		}
+	}
+	return j
+}
 
-// pools lists the pools that have to be read, of which nothing is known otherwise.
-func (j *removeJob) pools() []PoolID {
-	return slices.DeleteFunc(slices.Clone(j.Pools), func(id PoolID) bool {
-		return slices.ContainsFunc(j.Holdings, func(h Holding) bool { return h.Pool == id })
+// unknown is the lists of slices that have to be read: nothing is known of what the
+// owner holds there.
+func (r *Removal) unknown() []SliceList {
+	return slices.DeleteFunc(slices.Clone(r.Slices), func(l SliceList) bool {
+		return r.knows(PoolID{Network: l.Space, Range: l.Range})
 	})
 }
+
+// knows reports whether the owner is known to hold something in a pool or, if it is
+// that of a whole range, in a slice of it.
+func (r *Removal) knows(id PoolID) bool {
+	return slices.ContainsFunc(r.Holdings, func(h Holding) bool {
+		slice := h.Pool.Node != "" && h.Pool.Network == id.Network && id.Range.Contains(h.Address)
+		return h.Pool == id || slice
+	})
+}
+
+// slices is the pools of the owner's node, whether the range still contains them or
+// not, and those of other nodes that the owner may have a requested address in.
+func (r *Removal) slices(list SliceList, l listing) []PoolID {
+	var ids []PoolID
+	for _, s := range l.slices {
+		if s.Node == r.Owner.Node || slices.ContainsFunc(r.Previous, s.Range.Contains) {
+			ids = append(ids, list.pool(s))
+		}
+	}
+	return ids
+}
+
+// listsOf names the lists of slices that ADDs and DELs need.
+func listsOf(additions []*Addition, removals []*Removal) []SliceList {
+	var lists []SliceList
+	for _, add := range additions {
+		lists = append(lists, add.Config.SliceLists()...)
+	}
+	for _, r := range removals {
+		lists = append(lists, r.unknown()...)
+	}
+	return lists
+}
+
+func (j *removeJob) pools() []PoolID { return j.look }
 
 func (j *removeJob) finished() bool { return j.proposed && j.pending == 0 }
 
@@ -74,6 +126,7 @@ func (j *removeJob) forget() {
 
 // halves looks for reservations of this container at addresses of the previous
 // result that have no record any more: a release was interrupted between the two.
+// Where a range is cut, the record may be in a slice that is not listed any more.
 func (j *removeJob) halves(ctx context.Context, store Store, found []Change) ([]Change, error) {
 	var halves []Change
 	for _, address := range j.Previous {
@@ -87,10 +140,20 @@ func (j *removeJob) halves(ctx context.Context, store Store, found []Change) ([]
 			return halves, err
 		}
 		if r != nil && r.ContainerID == j.Owner.ContainerID && r.IfName == j.Owner.IfName {
-			halves = append(halves, Change{Pool: j.Pools[i], Address: address, Before: &r.Record})
+			halves = append(halves, Change{Pool: r.poolIn(j.Pools[i]), Address: address, Before: &r.Record})
 		}
 	}
 	return halves, nil
+}
+
+// poolIn is the pool that a reservation names, if that is another one than is
+// expected: the slice of a node.
+func (r *Reservation) poolIn(expected PoolID) PoolID {
+	prefix, err := ParsePrefix(r.Range)
+	if err != nil || prefix.Masked() == expected.Range || r.Node == "" || !prefix.Contains(r.Address) {
+		return expected
+	}
+	return PoolID{Network: expected.Network, Node: r.Node, Range: prefix.Masked()}
 }
 
 // recordsOf lists releases of a pool's records of the owner. One without an

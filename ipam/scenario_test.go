@@ -31,6 +31,10 @@ var rewriteScenarios = flag.Bool("rewrite", false, "rewrite the expected output 
 //	forget                        the node loses its journal
 //	wait DURATION                 time passes
 //	show                          everything that is recorded
+//	node NAME                     the calls that follow are on this node; node1 before
+//	slices LIST NODE=SLICE...     a list of slices, as "network" or "network, range CIDR"; none at all if nothing follows
+//	close NODE SLICE [unseen]     a pool is closed, with "unseen" just after it is read once more
+//	serves NETWORK                STATUS
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -74,6 +78,8 @@ type scenario struct {
 	state     string
 	now       time.Time
 	networks  map[string]string
+	node      string
+	sliced    *slicedStore
 }
 
 func newScenario(t *testing.T) *scenario {
@@ -84,11 +90,11 @@ func newScenario(t *testing.T) *scenario {
 	}
 	t.Cleanup(func() { store.Close() })
 	s := &scenario{
-		t: t, state: filepath.Join(dir, "state"), networks: map[string]string{},
-		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		t: t, state: filepath.Join(dir, "state"), networks: map[string]string{}, node: "node1",
+		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), sliced: newSlicedStore(store),
 	}
 	s.allocator = &ipam.Allocator{
-		Store: store, Journal: node.NewJournal(s.state), Log: slog.New(slog.DiscardHandler),
+		Store: s.sliced, Slices: s.sliced, Journal: node.NewJournal(s.state), Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return s.now }, Rand: func(int) int { return 0 },
 	}
 	return s
@@ -102,18 +108,18 @@ func (s *scenario) run(command []string, body string) string {
 		s.networks[command[1]] = body
 		return ""
 	case "add":
-		assigned, err := s.allocator.Add(ctx, s.config(command[1]), owner(command[1:]))
+		assigned, err := s.allocator.Add(ctx, s.config(command[1]), s.owner(command[1:]))
 		return outcomeOf(assigned, err)
 	case "del":
-		return outcomeOf(nil, s.allocator.Release(ctx, s.config(command[1]), owner(command[1:]), addresses(command[5:])))
+		return outcomeOf(nil, s.allocator.Release(ctx, s.config(command[1]), s.owner(command[1:]), addresses(command[5:])))
 	case "check":
-		return outcomeOf(nil, s.allocator.Verify(ctx, s.config(command[1]), owner(command[1:]), addresses(command[5:])))
+		return outcomeOf(nil, s.allocator.Verify(ctx, s.config(command[1]), s.owner(command[1:]), addresses(command[5:])))
 	case "gc":
 		valid := map[string]bool{}
 		for _, container := range command[2:] {
 			valid[container] = true
 		}
-		n, err := s.allocator.Collect(ctx, command[1], "node1", valid)
+		n, err := s.allocator.Collect(ctx, command[1], s.node, valid)
 		return fmt.Sprintf("freed %d\n", n) + outcomeOf(nil, err)
 	case "forget":
 		return outcomeOf(nil, os.RemoveAll(s.state))
@@ -123,6 +129,18 @@ func (s *scenario) run(command []string, body string) string {
 		return outcomeOf(nil, err)
 	case "show":
 		return s.show(ctx)
+	case "node":
+		s.node = command[1]
+		return ""
+	case "slices":
+		return s.slices(command[1:])
+	case "close":
+		s.sliced.close(ipam.PoolID{Node: command[1], Range: netip.MustParsePrefix(command[2])}, len(command) > 3)
+		return ""
+	case "serves":
+		cfg := s.config(command[1])
+		cfg.Node = s.node
+		return outcomeOf(nil, s.allocator.Serves(ctx, cfg))
 	default:
 		s.t.Fatalf("no command %q", verb)
 		return ""
@@ -138,8 +156,23 @@ func (s *scenario) config(network string) *ipam.Config {
 	return cfg
 }
 
-func owner(words []string) ipam.Owner {
-	o := ipam.Owner{Network: words[0], ContainerID: words[1], IfName: words[2], Node: "node1"}
+// slices replaces a list; its name may be several words.
+func (s *scenario) slices(words []string) string {
+	n := 0
+	for n < len(words) && !strings.Contains(words[n], "=") {
+		n++
+	}
+	var list []ipam.NodeSlice
+	for _, word := range words[n:] {
+		node, prefix, _ := strings.Cut(word, "=")
+		list = append(list, ipam.NodeSlice{Node: node, Range: netip.MustParsePrefix(prefix)})
+	}
+	s.sliced.lists[strings.Join(words[:n], " ")] = list
+	return ""
+}
+
+func (s *scenario) owner(words []string) ipam.Owner {
+	o := ipam.Owner{Network: words[0], ContainerID: words[1], IfName: words[2], Node: s.node}
 	if words[3] != "-" {
 		o.PodRef, o.UID, _ = strings.Cut(words[3], "#")
 	}

@@ -38,6 +38,15 @@ func ReservationName(network string, a netip.Addr) string {
 	return objectName(dashed(text), network)
 }
 
+// SlicePoolName is the name of the object that lists the slices of a range: the
+// network's, and behind it "-range" unless the range is the first of its network.
+func SlicePoolName(list ipam.SliceList) string {
+	if list.First {
+		return wholeName(list.Network)
+	}
+	return objectName(dashed(list.Range.Masked().String()), list.Network)
+}
+
 func dashed(s string) string { return strings.NewReplacer(":", "-", "/", "-").Replace(s) }
 
 // objectName joins the parts that are not empty and the tail with '-'. A part
@@ -64,6 +73,18 @@ func objectName(tail string, parts ...string) string {
 		}
 	}
 	return joined(fitting)
+}
+
+// wholeName is the name of an object that has nothing but the one part.
+func wholeName(part string) string {
+	name := part
+	if part == "" || !acceptable(part, true) || !alphanumeric(part, len(part)-1) {
+		name = sanitise(part)
+	}
+	if over := len(joined([]string{name})) - maxName; over > 0 {
+		name = shorten(name, part, over)
+	}
+	return joined([]string{name})
 }
 
 func joined(parts []string) string {

@@ -82,6 +82,38 @@ func TestReservationName(t *testing.T) {
 	}
 }
 
+func TestSlicePoolName(t *testing.T) {
+	long := strings.Repeat("n", 300)
+	for _, test := range []struct {
+		says, network, text string
+		further             bool // not the first range
+		want                string
+	}{
+		{"the first range", "net", "10.5.0.0/20", false, "net"},
+		{"a further range", "net", "10.5.0.0/20", true, "net-10.5.0.0-20"},
+		{"a further range with host bits", "net", "10.5.0.9/20", true, "net-10.5.0.0-20"},
+		{"a further range of IPv6", "net", "fd00:5::/48", true, "net-fd00-5---48"},
+		{"a valid name with dots and dashes", "a.b--c", "10.5.0.0/20", false, "a.b--c"},
+		{"an underscore", "a_b", "10.5.0.0/20", false, "a-b-648fa9"},
+		{"an underscore and a further range", "a_b", "10.5.0.0/20", true, "a-b-648fa9-10.5.0.0-20"},
+		{"a dash at the end", "net-", "10.5.0.0/20", false, "net--486a0f"},
+		{"a dash at the end and a further range", "net-", "10.5.0.0/20", true, "net--10.5.0.0-20"},
+		{"a dash at the start", "-net", "10.5.0.0/20", false, "0-net-3fb89a"},
+		{"a long network", long, "10.5.0.0/20", false, strings.Repeat("n", 246) + "-230b07"},
+		{"a long network and a further range", long, "10.5.0.0/20", true, strings.Repeat("n", 234) + "-230b07-10.5.0.0-20"},
+		{"the longest that fits", long[:253], "10.5.0.0/20", false, long[:253]},
+	} {
+		t.Run(test.says, func(t *testing.T) {
+			list := ipam.SliceList{Network: test.network, Range: netip.MustParsePrefix(test.text), First: !test.further}
+			got := SlicePoolName(list)
+			if got != test.want {
+				t.Errorf("name is %q, want %q", got, test.want)
+			}
+			mustBeValid(t, got)
+		})
+	}
+}
+
 func mustBeValid(t *testing.T, name string) {
 	t.Helper()
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
@@ -136,9 +168,13 @@ func TestAcceptedNamesStay(t *testing.T) {
 	stayed := 0
 	for range 8_000 {
 		network, node := randomPart(rnd), randomPart(rnd)
+		accepted := len(validation.IsDNS1123Subdomain(network)) == 0
+		if accepted != (SlicePoolName(ipam.SliceList{Network: network, First: true}) == network) {
+			t.Fatalf("the slice pool of %q is called otherwise: %t", network, accepted)
+		}
 		plain := network + "-" + node + "-10.0.0.0-8"
 		got := PoolName(ipam.PoolID{Network: network, Node: node, Range: netip.MustParsePrefix("10.0.0.0/8")})
-		accepted := len(validation.IsDNS1123Subdomain(plain)) == 0
+		accepted = len(validation.IsDNS1123Subdomain(plain)) == 0
 		if accepted != (got == plain) {
 			t.Fatalf("%q is called %q, though accepted is %t", plain, got, accepted)
 		}
@@ -165,6 +201,7 @@ func FuzzNames(f *testing.F) {
 			return
 		}
 		mustBeValid(t, ReservationName(network, a))
+		mustBeValid(t, SlicePoolName(ipam.SliceList{Network: network, First: true}))
 		p, err := a.Unmap().Prefix(length)
 		if err != nil {
 			return

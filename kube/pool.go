@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
@@ -159,17 +161,20 @@ func (b *batch) settle(ctx context.Context, pending []int) ([]int, error) {
 	for _, i := range pending {
 		c := b.changes[i]
 		current, held := pool.Records[c.Address]
-		switch judge(c, current, held) {
-		case changePending:
+		switch v := judge(c, current, held); {
+		case v == changePending && c.After != nil && pool.Closed:
+			b.errs[i] = &ipam.ClosedError{Pool: b.id}
+			b.outcomes[i] = outcome{gone: !held}
+		case v == changePending:
 			if c.Before != nil {
 				b.changes[i].Before = &current // with the token that is really there
 			}
 			b.seen[i] = true
 			left = append(left, i)
-		case changeLost:
+		case v == changeLost:
 			b.errs[i] = &ipam.ConflictError{Address: c.Address, Holder: current}
 			b.outcomes[i] = outcome{gone: !held, others: held, entry: current}
-		case changeDone:
+		default:
 			// One that was there and is not any more, our write has removed,
 			// though its answer was lost.
 			b.outcomes[i] = outcome{patched: !held && b.seen[i], gone: !held, others: held && c.After == nil, entry: current}
@@ -211,6 +216,9 @@ func (b *batch) write(ctx context.Context, pending []int) error {
 		return b.create(ctx, pending)
 	}
 	ops := []any{operation{Op: "test", Path: "/spec/range", Value: seen.spec}}
+	if b.id.Node != "" && b.takes(pending) {
+		ops = append(ops, openTest(seen))
+	}
 	for _, i := range pending {
 		more, err := entryPatch(b.changes[i], seen)
 		if err != nil {
@@ -236,12 +244,31 @@ func (b *batch) write(ctx context.Context, pending []int) error {
 	return err
 }
 
+// takes reports whether any of the changes takes or keeps an address.
+func (b *batch) takes(pending []int) bool {
+	return slices.ContainsFunc(pending, func(i int) bool { return b.changes[i].After != nil })
+}
+
+// openTest tests that a node's pool is not closed. A test for a missing field fails
+// where its parent is missing too, so it depends on what is there: an object that was
+// read without annotations must still have none. If that is not so the pool is read
+// again, and with that tells what to test.
+func openTest(seen seenPool) nullTest {
+	if !seen.annotated {
+		return nullTest{Op: "test", Path: "/metadata/annotations"}
+	}
+	return nullTest{Op: "test", Path: "/metadata/annotations/" + strings.ReplaceAll(closedAnnotation, "/", "~1")}
+}
+
 // create makes the pool object with the entries taken; there is nothing to
 // release in it.
 func (b *batch) create(ctx context.Context, pending []int) error {
 	object := ipPool{
 		APIVersion: apiVersion, Kind: "IPPool", Metadata: objectMeta{Name: PoolName(b.id), Namespace: b.store.client.namespace},
 		Spec: ipPoolSpec{Range: b.id.Range.String(), Allocations: map[string]allocation{}},
+	}
+	if b.id.Node != "" {
+		object.Metadata.Annotations = map[string]string{nodeAnnotation: b.id.Node}
 	}
 	for _, i := range pending {
 		c := b.changes[i]
@@ -256,7 +283,9 @@ func (b *batch) create(ctx context.Context, pending []int) error {
 	}
 	err := b.store.client.do(ctx, request{method: http.MethodPost, path: b.store.path(poolResource, ""), body: object, slim: true}, nil)
 	if err == nil {
-		b.store.remember(b.id, seenPool{exists: true, spec: object.Spec.Range, base: b.id.Range.Addr()})
+		b.store.remember(b.id, seenPool{
+			exists: true, spec: object.Spec.Range, base: b.id.Range.Addr(), annotated: object.Metadata.Annotations != nil,
+		})
 	}
 	return err
 }

@@ -12,8 +12,9 @@ import (
 // RemovePool deletes the object of a pool that holds nothing, and reports whether
 // it did. What was written after it was read stays: the deletion names UID and
 // resource version. An entry that cannot be read is content, and so is any other
-// field of the spec: somebody else may count on it. A pool that is not there, or
-// not empty, is no error.
+// field of the spec: somebody else may count on it. So is the mark of a node's pool
+// that is closed: without it a plugin would write there again. A pool that is not
+// there, or not empty, is no error.
 func (s *Store) RemovePool(ctx context.Context, id ipam.PoolID) (bool, error) {
 	name := PoolName(id)
 	var pause backoff
@@ -55,6 +56,9 @@ func (s *Store) findEmptyPool(ctx context.Context, name string) (*objectMeta, er
 	}
 	if err != nil {
 		return nil, s.client.explain("read pool "+name, err)
+	}
+	if object.Metadata.closed() {
+		return nil, nil
 	}
 	for field, value := range object.Spec {
 		switch field {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 	"github.com/whereabouts-cni/whereabouts/ipam"
+	"github.com/whereabouts-cni/whereabouts/ipam/slice"
 	"github.com/whereabouts-cni/whereabouts/kube"
 )
 
@@ -27,6 +28,7 @@ func TestRemovePool(t *testing.T) {
 		{name: "an empty pool is removed", entries: testenv.Object{}, removed: true},
 		{name: "a pool with an entry stays", entries: testenv.Object{"5": entry}, left: true},
 		{name: "a pool with a key that is no offset stays", entries: testenv.Object{"rubbish": entry}, left: true},
+		{name: "a pool that becomes closed just before stays", entries: testenv.Object{}, before: closeSeeded, left: true},
 		{name: "a pool that is not there is none to remove"},
 		{
 			name: "a pool in which somebody takes an address just before stays", entries: testenv.Object{},
@@ -75,6 +77,26 @@ func TestRemovePool(t *testing.T) {
 			}
 		})
 	}
+}
+
+func closeSeeded(t *testing.T, s seeder) {
+	t.Helper()
+	path := resourcePath(s.namespace, poolResource, "gone-10.0.0.0-24")
+	s.cp.Must(t).Patch(path, testenv.MergePatch, testenv.Object{
+		"metadata": testenv.Object{"annotations": testenv.Object{"whereabouts.cni.cncf.io/closed": "closed"}},
+	})
+}
+
+// The mark of a pool that is closed has to stay, or a plugin would write there again.
+func TestRemovePoolLeavesClosedPools(t *testing.T) {
+	s, _ := sliceStore(t, shared.ControlPlane(t))
+	if err := s.CloseNodePool(t.Context(), kube.NodePool{ID: nodeID}); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := s.RemovePool(t.Context(), nodeID); removed || err != nil {
+		t.Errorf("got %v, %v", removed, err)
+	}
+	state(t, s, slice.Closing)
 }
 
 // takeAgain wants a pool to come into being again with its next record.

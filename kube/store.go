@@ -30,6 +30,8 @@ type seenPool struct {
 	spec   string     // spec.range as written
 	base   netip.Addr // its address part
 
+	annotated bool // metadata.annotations is there
+
 	generation int64 // metadata.generation, which counts the writes; 0 is unknown
 	at         time.Time
 }
@@ -93,7 +95,8 @@ func (s *Store) Read(ctx context.Context, id ipam.PoolID) (*ipam.Pool, error) {
 		return nil, err
 	}
 	s.remember(id, seenPool{
-		exists: true, spec: object.Spec.Range, base: pool.Base, generation: object.Metadata.Generation, at: time.Now(),
+		exists: true, spec: object.Spec.Range, base: pool.Base, annotated: object.Metadata.Annotations != nil,
+		generation: object.Metadata.Generation, at: time.Now(),
 	})
 	return pool, nil
 }
@@ -123,7 +126,10 @@ func readPool(id ipam.PoolID, object ipPool) (*ipam.Pool, error) {
 		return nil, fmt.Errorf("%w: pool %s: spec.range is %q, which does not lie in %s; correct or delete the object",
 			ipam.ErrCorrupt, object.Metadata.Name, object.Spec.Range, id.Range)
 	}
-	pool := &ipam.Pool{ID: id, Exists: true, Base: written.Addr(), Records: make(map[netip.Addr]ipam.Record, len(object.Spec.Allocations))}
+	pool := &ipam.Pool{
+		ID: id, Exists: true, Base: written.Addr(), Closed: object.Metadata.closed(),
+		Records: make(map[netip.Addr]ipam.Record, len(object.Spec.Allocations)),
+	}
 	for key, entry := range object.Spec.Allocations {
 		address, ok := addressOf(pool.Base, key)
 		if !ok {

@@ -14,12 +14,28 @@ const (
 
 	poolResource        = "ippools"
 	reservationResource = "overlappingrangeipreservations"
+	slicePoolResource   = "nodeslicepools"
 
 	// claimAnnotation has the token of the record that a reservation was
 	// rewritten for. Older resource definitions prune what a rewrite changes
 	// in the spec, and it has to change something: the resource version is what
 	// protects a reservation from the late release of its former owner.
 	claimAnnotation = group + "/claim"
+
+	// closedAnnotation marks a node's pool whose slice is being taken from the
+	// node, or has been: see package ipam/slice. Any value is a mark. It is an
+	// annotation, since older resource definitions prune unknown fields.
+	closedAnnotation = group + "/closed"
+
+	// nodeAnnotation has the name of the node that a pool is of: the name of the
+	// object does not tell where network and node end.
+	nodeAnnotation = group + "/node"
+)
+
+// The values of closedAnnotation.
+const (
+	markClosing = "closing"
+	markClosed  = "closed"
 )
 
 type objectMeta struct {
@@ -30,6 +46,12 @@ type objectMeta struct {
 	Generation      int64  `json:"generation,omitempty"`
 
 	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// closed reports whether the pool is marked.
+func (m objectMeta) closed() bool {
+	_, marked := m.Annotations[closedAnnotation]
+	return marked
 }
 
 type listMeta struct {

@@ -48,7 +48,9 @@ type release struct {
 	ContainerID string       `json:"id"`
 	IfName      string       `json:"ifname"`
 	PodRef      string       `json:"podref,omitempty"`
+	Node        string       `json:"node,omitempty"`
 	Pools       []poolName   `json:"pools"`
+	Slices      []sliceList  `json:"slices,omitempty"`
 	Previous    []netip.Addr `json:"previous,omitempty"`
 	Holdings    []entry      `json:"holdings,omitempty"`
 }
@@ -57,6 +59,14 @@ type poolName struct {
 	Network string       `json:"network,omitempty"`
 	Node    string       `json:"node,omitempty"`
 	Range   netip.Prefix `json:"range"`
+}
+
+// sliceList is where to look for slices of the node: see ipam.SliceList.
+type sliceList struct {
+	Space   string       `json:"space,omitempty"`
+	Network string       `json:"network"`
+	Range   netip.Prefix `json:"range"`
+	First   bool         `json:"first,omitempty"`
 }
 
 // NewReleases is the queue below a state directory, for the releases of one store.
@@ -76,11 +86,14 @@ func (q *Releases) Put(r *ipam.Removal, now time.Time) error {
 	}
 	queued := release{
 		Format: releaseFormat, Store: q.store, Queued: now.UTC(),
-		ContainerID: r.Owner.ContainerID, IfName: r.Owner.IfName, PodRef: r.Owner.PodRef,
+		ContainerID: r.Owner.ContainerID, IfName: r.Owner.IfName, PodRef: r.Owner.PodRef, Node: r.Owner.Node,
 		Previous: r.Previous, Holdings: entriesOf(r.Holdings),
 	}
 	for _, id := range r.Pools {
 		queued.Pools = append(queued.Pools, poolName{id.Network, id.Node, id.Range})
+	}
+	for _, list := range r.Slices {
+		queued.Slices = append(queued.Slices, sliceList(list))
 	}
 	data, err := json.Marshal(queued)
 	if err == nil {
@@ -171,11 +184,14 @@ func (q *Releases) load(name string) (*release, error) {
 
 func (r *release) removal() *ipam.Removal {
 	removal := &ipam.Removal{
-		Owner:    ipam.Owner{ContainerID: r.ContainerID, IfName: r.IfName, PodRef: r.PodRef},
+		Owner:    ipam.Owner{ContainerID: r.ContainerID, IfName: r.IfName, PodRef: r.PodRef, Node: r.Node},
 		Previous: r.Previous, Holdings: holdingsOf(r.Holdings), Late: true,
 	}
 	for _, p := range r.Pools {
 		removal.Pools = append(removal.Pools, ipam.PoolID{Network: p.Network, Node: p.Node, Range: p.Range})
+	}
+	for _, list := range r.Slices {
+		removal.Slices = append(removal.Slices, ipam.SliceList(list))
 	}
 	return removal
 }

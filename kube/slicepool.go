@@ -1,0 +1,159 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/whereabouts-cni/whereabouts/ipam"
+	"github.com/whereabouts-cni/whereabouts/ipam/slice"
+)
+
+// ErrChanged is wrapped by the errors of writes that name what they have read, when
+// somebody else has written it since: read it again and decide anew.
+var ErrChanged = errors.New("the object has changed since it was read")
+
+// nodeSlicePool is the object that says which slice of a range belongs to which node.
+// The resource has no status subresource: the status is written with the object.
+type nodeSlicePool struct {
+	APIVersion string              `json:"apiVersion"`
+	Kind       string              `json:"kind"`
+	Metadata   objectMeta          `json:"metadata"`
+	Spec       nodeSlicePoolSpec   `json:"spec"`
+	Status     nodeSlicePoolStatus `json:"status"`
+}
+
+type nodeSlicePoolSpec struct {
+	Range     string `json:"range"`
+	SliceSize string `json:"sliceSize"`
+}
+
+type nodeSlicePoolStatus struct {
+	Allocations []slice.Allocation `json:"allocations"`
+}
+
+// SlicePool is the list of the slices of one range, as it is stored.
+type SlicePool struct {
+	Name        string // see SlicePoolName
+	Range       string // the whole range as a CIDR
+	Size        string // the prefix length of a slice, as "/26" or "26"
+	Allocations []slice.Allocation
+
+	// UID and Version are of the object that was read; "" of one that is to be made.
+	UID, Version string
+}
+
+var _ ipam.Slices = (*Store)(nil)
+
+// Slices returns the slices of a range that nodes have, in the order of the list.
+// Entries that cannot be read are left out: nobody can take an address from them.
+func (s *Store) Slices(ctx context.Context, list ipam.SliceList) ([]ipam.NodeSlice, error) {
+	pool, err := s.SlicePool(ctx, SlicePoolName(list))
+	if err != nil || pool == nil {
+		return nil, err
+	}
+	var slices []ipam.NodeSlice
+	for _, a := range pool.Allocations {
+		if a.NodeName == "" {
+			continue
+		}
+		if prefix, err := ipam.ParsePrefix(a.SliceRange); err == nil {
+			slices = append(slices, ipam.NodeSlice{Node: a.NodeName, Range: prefix.Masked()})
+		}
+	}
+	return slices, nil
+}
+
+// SlicePool reads a list of slices; nil if there is none.
+func (s *Store) SlicePool(ctx context.Context, name string) (*SlicePool, error) {
+	var object nodeSlicePool
+	err := s.client.read(ctx, request{method: http.MethodGet, path: s.path(slicePoolResource, name)}, &object)
+	if isMissing(err, name) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, s.client.explain("read slice pool "+name, err)
+	}
+	return object.slicePool(), nil
+}
+
+func (o *nodeSlicePool) slicePool() *SlicePool {
+	return &SlicePool{
+		Name: o.Metadata.Name, Range: o.Spec.Range, Size: o.Spec.SliceSize, Allocations: o.Status.Allocations,
+		UID: o.Metadata.UID, Version: o.Metadata.ResourceVersion,
+	}
+}
+
+func (o *nodeSlicePool) ident() identity { return o.Metadata.ident() }
+
+// SlicePools lists all lists of slices in the namespace, in no order.
+func (s *Store) SlicePools(ctx context.Context) ([]SlicePool, error) {
+	found := newMirror(func(o *nodeSlicePool) (*SlicePool, bool) { return o.slicePool(), true }, nil)
+	if err := listAgain(ctx, s.client, collection{name: "slice pools", path: s.path(slicePoolResource, "")}, found); err != nil {
+		return nil, err
+	}
+	var pools []SlicePool
+	found.each(func(_ objectKey, p *SlicePool) { pools = append(pools, *p) })
+	return pools, nil
+}
+
+// WriteSlicePool makes a list of slices, if its Version is "", or replaces the one
+// that was read, and answers it with its new Version. It tries once. The error wraps
+// ErrChanged if somebody else was faster; after any other one the list may have been
+// written or not.
+func (s *Store) WriteSlicePool(ctx context.Context, p SlicePool) (*SlicePool, error) {
+	object := nodeSlicePool{
+		APIVersion: apiVersion, Kind: "NodeSlicePool",
+		Metadata: objectMeta{Name: p.Name, Namespace: s.client.namespace, UID: p.UID, ResourceVersion: p.Version},
+		Spec:     nodeSlicePoolSpec{Range: p.Range, SliceSize: p.Size},
+		Status:   nodeSlicePoolStatus{Allocations: p.Allocations},
+	}
+	if p.Allocations == nil {
+		object.Status.Allocations = []slice.Allocation{} // required by older definitions
+	}
+	// Labels and the like, which others have put there, stay.
+	r := request{method: http.MethodPatch, path: s.path(slicePoolResource, p.Name), contentType: mergePatch, body: object}
+	if p.Version == "" {
+		r = request{method: http.MethodPost, path: s.path(slicePoolResource, ""), body: object}
+	}
+	var written nodeSlicePool
+	if err := s.writeOnce(ctx, r, "slice pool "+p.Name, p.Name, &written); err != nil {
+		return nil, err
+	}
+	return written.slicePool(), nil
+}
+
+// DeleteSlicePool deletes a list of slices as it was read. One that is not there is no
+// error; one that was written since is an error that wraps ErrChanged.
+func (s *Store) DeleteSlicePool(ctx context.Context, p SlicePool) error {
+	err := s.writeOnce(ctx, request{
+		method: http.MethodDelete, path: s.path(slicePoolResource, p.Name),
+		body: map[string]any{
+			"apiVersion": "v1", "kind": "DeleteOptions",
+			"preconditions": map[string]string{"uid": p.UID, "resourceVersion": p.Version},
+		},
+	}, "slice pool "+p.Name, p.Name, nil)
+	if errors.Is(err, errGone) {
+		return nil
+	}
+	return err
+}
+
+// errGone is wrapped, beside ErrChanged, by errors about an object that is not there
+// any more.
+var errGone = errors.New("it is gone")
+
+// writeOnce makes a request that names the version of what it changes.
+func (s *Store) writeOnce(ctx context.Context, r request, what, name string, into any) error {
+	err := s.client.do(ctx, r, into)
+	switch {
+	case err == nil:
+		return nil
+	case isMissing(err, name):
+		return fmt.Errorf("write %s: %w: %w", what, ErrChanged, errGone)
+	case isStatus(err, http.StatusConflict):
+		return fmt.Errorf("write %s: %w: %w", what, ErrChanged, err)
+	}
+	return s.client.explain("write "+what, err)
+}
