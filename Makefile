@@ -27,6 +27,10 @@ release-binaries: ## build for amd64 and arm64 into dist/, with checksums
 	done
 	cd dist && sha256sum whereabouts-linux-* >SHA256SUMS
 
+image: release-binaries ## build the container image for all roles into dist/ (an OCI archive; no container engine)
+	go run -C scripts/image . -version $(VERSION) -output $(CURDIR)/dist/whereabouts-image.tar \
+		amd64=$(CURDIR)/dist/whereabouts-linux-amd64 arm64=$(CURDIR)/dist/whereabouts-linux-arm64
+
 demo: build cni-plugins ## three pods get addresses and ping each other; needs no cluster
 	scripts/demo
 
@@ -55,4 +59,4 @@ fuzz: ## run each fuzz test for FUZZTIME (10s)
 clean: ## remove bin/ and dist/
 	rm -rf bin dist
 
-.PHONY: help build release-binaries demo cni-plugins test bench soak crowd lint fuzz clean
+.PHONY: help build release-binaries image demo cni-plugins test bench soak crowd lint fuzz clean
