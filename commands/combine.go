@@ -45,7 +45,8 @@ type answer struct {
 // combine has a task carried out together with those of other processes of this
 // node, by this process or by one of them. The wait for others does not use up the
 // time for the work.
-func (v verbs) combine(ctx context.Context, c *call, t *task, patience node.Patience, timeout time.Duration) answer {
+func (v verbs) combine(ctx context.Context, c *call, t *task, patience node.Patience, timeout time.Duration) (a answer) {
+	defer func() { v.note(c, t, a) }()
 	body, err := json.Marshal(t)
 	if err != nil {
 		return answer{Error: cniError(err)}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,6 +47,7 @@ type installRole struct {
 
 	touched   chan struct{} // something on disk may have changed
 	rewritten chan struct{} // the kubeconfig has
+	seen      time.Time     // when it was written last
 	refused   atomic.Bool   // the node's credentials are
 
 	mutex       sync.Mutex
@@ -101,6 +102,7 @@ func (r *installRole) runOn(ctx context.Context) error {
 	all.Go(func() { r.keep(ctx) })
 	all.Go(func() { r.tryCredentials(ctx) })
 	all.Go(func() { r.replayer.run(ctx) })
+	all.Go(func() { r.replayer.count(ctx) })
 	all.Wait()
 	return nil
 }
@@ -147,9 +149,7 @@ func (r *installRole) apply() error {
 	for _, path := range written {
 		r.log.Info("installed", "path", path)
 	}
-	if slices.Contains(written, r.settings.KubeconfigPath()) {
-		knock(r.rewritten)
-	}
+	r.lookAtKubeconfig()
 	r.figures.applied(written, err, r.settings.TokenExpiry(), r.process.Now())
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -161,6 +161,15 @@ func (r *installRole) apply() error {
 	}
 	r.problem = err
 	return err
+}
+
+// lookAtKubeconfig has the credentials tried when there are others, of whomever.
+func (r *installRole) lookAtKubeconfig() {
+	info, err := os.Stat(r.settings.KubeconfigPath())
+	if err == nil && !info.ModTime().Equal(r.seen) {
+		r.seen = info.ModTime()
+		knock(r.rewritten)
+	}
 }
 
 // tryCredentials asks the API server now and then whether the plugin may work with

@@ -18,6 +18,9 @@ type installFigures struct {
 
 	length, oldest, corrupt gaugeFamily
 	replayed, replayFailed  counterFamily
+
+	calls    counterFamily
+	duration histogramFamily
 }
 
 func newInstallFigures(m *metrics) *installFigures {
@@ -33,6 +36,9 @@ func newInstallFigures(m *metrics) *installFigures {
 		corrupt:      m.gauge("whereabouts_release_queue_unreadable_files", "Files of the queue that could not be understood and were set aside. The reconcile role frees their addresses; the files may be removed."),
 		replayed:     m.counter("whereabouts_release_queue_replayed_total", "Queued releases that were carried out by this process; calls of the plugin carry out others."),
 		replayFailed: m.counter("whereabouts_release_queue_failures_total", "Tries to carry out a queued release that failed. The log has the reasons; they are tried again."),
+
+		calls:    m.counter("whereabouts_calls_total", "Calls of the plugin on this node, by verb and result. Those that failed are repeated by the kubelet; a DEL that was queued will be carried out later.", "verb", "result"),
+		duration: m.histogram("whereabouts_call_duration_seconds", "How long calls of the plugin took on this node, with the wait for others.", []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}, "verb"),
 	}
 }
 

@@ -35,6 +35,8 @@ type replayer struct {
 	log     *slog.Logger
 	figures *installFigures // may be nil
 	queued  chan struct{}   // something may have been queued
+
+	said string // the last error that the log has told
 }
 
 func (o installOptions) replayer(p Process, log *slog.Logger) *replayer {
@@ -43,30 +45,18 @@ func (o installOptions) replayer(p Process, log *slog.Logger) *replayer {
 
 // run goes on until the context ends.
 func (r *replayer) run(ctx context.Context) {
-	for said := ""; ctx.Err() == nil; {
-		before := r.backlog()
-		pause := time.Duration(0)
-		if before.Length > 0 {
-			err := r.replay(ctx)
-			switch {
-			case ctx.Err() != nil:
-				return
-			case errors.Is(err, errAtWork):
-				pause = replayPause
-				knock(r.queued)
-			case err != nil:
-				pause = replayBackoff
-				if err.Error() != said {
-					said = err.Error()
-					r.log.Warn("queued releases have to wait", "releases", before.Length, "error", err)
-				}
-			default:
-				said = ""
-			}
-		}
-		if after := r.backlog(); pause == 0 && after.Length < before.Length {
-			knock(r.queued) // there may be more than fit one batch
-			pause = replayPause
+	failures := 0
+	for ctx.Err() == nil {
+		more, err := r.round(ctx)
+		pause, rest := time.Duration(0), replayInterval
+		switch {
+		case errors.Is(err, errAtWork) || more:
+			pause, rest = replayPause, 0
+		case err != nil:
+			pause, rest = replayBackoff, min(replayBackoff<<min(failures, 10), replayInterval-replayBackoff)
+			failures++
+		default:
+			failures = 0
 		}
 		if !sleep(ctx, pause) {
 			return
@@ -74,9 +64,31 @@ func (r *replayer) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-r.queued:
-		case <-time.After(replayInterval):
+		case <-time.After(rest):
 		}
 	}
+}
+
+// round carries out some of what is queued, if anything is. more is true if that was
+// of some use, and there is more: one batch has its limits.
+func (r *replayer) round(ctx context.Context) (more bool, err error) {
+	before := r.backlog()
+	if before.Length == 0 {
+		return false, nil
+	}
+	err = r.replay(ctx)
+	after := r.backlog()
+	switch {
+	case ctx.Err() != nil: // no failure: it is the end
+	case errors.Is(err, errAtWork):
+		r.log.Debug("queued releases have to wait", "error", err)
+	case err == nil:
+		r.said = ""
+	case err.Error() != r.said:
+		r.said = err.Error()
+		r.log.Warn("queued releases have to wait", "releases", before.Length, "error", err)
+	}
+	return after.Length > 0 && after.Length < before.Length, err
 }
 
 // backlog looks at the queue.

@@ -2,7 +2,10 @@ package commands
 
 import (
 	"bytes"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -38,23 +41,26 @@ func newSiteWith(t *testing.T, prepare func(*fakeAPI)) *site {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	s := &site{t: t, root: root, api: newFakeAPI(t, prepare)}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.refuses.Load() {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.refuses.Load() || r.Header.Get("Authorization") == "Bearer dead" {
 			w.Header().Set("Content-Type", "application/json")
 			s.api.status(w, http.StatusUnauthorized, "Unauthorized", "Unauthorized", "")
 			return
 		}
 		s.api.ServeHTTP(w, r)
 	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of installers that end
+	server.StartTLS()
 	t.Cleanup(server.Close)
-	host, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
+	host, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "https://"), ":")
 	s.env = []string{
-		"CNI_BIN_DIR=" + s.path("bin"), "CNI_CONF_DIR=" + s.path("net.d"), "NODENAME=node", "KUBERNETES_SERVICE_PROTOCOL=http",
+		"WHEREABOUTS_NAMESPACE=blue", "CNI_BIN_DIR=" + s.path("bin"), "CNI_CONF_DIR=" + s.path("net.d"), "NODENAME=node",
 		"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port,
 		"WHEREABOUTS_RUN_DIR=" + s.path("run"), "WHEREABOUTS_STATE_DIR=" + s.path("state"),
 	}
 	s.write("account/token", "token-1")
-	s.write("account/namespace", "blue")
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	s.write("account/ca.crt", string(authority))
 	return s
 }
 
@@ -179,7 +185,7 @@ func TestInstallerIsKilledAtAnyTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range 20 {
+	for n := range churnSize / 10 {
 		r := s.install("--once")
 		time.Sleep(time.Duration(rand.Int64N(int64(150 * time.Millisecond))))
 		_ = r.cmd.Process.Kill()
@@ -243,8 +249,7 @@ func TestInstallerThatRunsOn(t *testing.T) {
 	}
 	r := s.install("--listen=127.0.0.1:0")
 	r.says("serving metrics and health")
-	_, address, _ := strings.Cut(r.book.String(), "address=")
-	address, _, _ = strings.Cut(address, "\n")
+	address := r.address()
 	ready := func(status int) func() bool {
 		return func() bool { got, _ := fetch(t, "http://"+address+"/readyz"); return got == status }
 	}
@@ -301,6 +306,13 @@ func TestInstallerThatRunsOn(t *testing.T) {
 	s.complete()
 }
 
+// address is where a role serves metrics and health.
+func (r *role) address() string {
+	_, address, _ := strings.Cut(r.book.String(), "address=")
+	address, _, _ = strings.Cut(address, "\n")
+	return address
+}
+
 // touch makes a file and removes it, which whoever watches the directory notices.
 func (s *site) touch(name string) {
 	s.t.Helper()
@@ -321,7 +333,7 @@ func TestInstallerCarriesOutQueuedReleases(t *testing.T) {
 		t.Fatalf("queued: %v, want %v", got, want)
 	}
 	s.refuses.Store(false)
-	r := s.install()
+	r := s.install("--log-level=debug", "--listen=127.0.0.1:0")
 	r.says("carried out queued releases")
 	eventually(t, "the queue to be empty", func() bool { return len(s.releases()) == 0 })
 
@@ -331,9 +343,11 @@ func TestInstallerCarriesOutQueuedReleases(t *testing.T) {
 	if len(queues) != 1 {
 		t.Fatalf("queues: %v", queues)
 	}
+	eventually(t, "calls to be counted", func() bool { return s.there("run/calls") })
 	h := &host{t: t}
 	unlock := h.lockFile(filepath.Join(queues[0], "lock"))
 	s.del("c")
+	r.says("a call of the plugin is at work")
 	if got := s.releases(); len(got) != 1 {
 		t.Errorf("queued: %v", got)
 	}
@@ -342,6 +356,28 @@ func TestInstallerCarriesOutQueuedReleases(t *testing.T) {
 	if queues, _ := filepath.Glob(s.path("run/queue-*")); len(queues) != 1 {
 		t.Errorf("queues: %v", queues)
 	}
+	eventually(t, "the call to be counted", func() bool {
+		_, text := fetch(t, "http://"+r.address()+"/metrics")
+		return strings.Contains(text, `whereabouts_calls_total{verb="DEL",result="queued"} 1`) &&
+			strings.Contains(text, `whereabouts_call_duration_seconds_count{verb="DEL"} 1`) &&
+			strings.Contains(text, "whereabouts_release_queue_replayed_total 3")
+	})
+	r.terminate(syscall.SIGTERM)
+}
+
+// An installer that was started later and is no more may have left the token of a pod
+// that is no more.
+func TestInstallerPutsBackItsTokenWhenAnotherOneIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	r := s.install()
+	r.says("the node's credentials work")
+	s.write("other/token", "dead")
+	s.env = append(s.env, "KUBE_CA_FILE="+s.path("account/ca.crt"))
+	s.install("--once", "--service-account", s.path("other")).exits(0)
+	const kubeconfig = "net.d/whereabouts.d/whereabouts.kubeconfig"
+	eventually(t, "the token that works", func() bool { return strings.Contains(s.read(kubeconfig), `"token-1"`) })
+	r.says("the node's credentials do not work")
 	r.terminate(syscall.SIGTERM)
 }
 

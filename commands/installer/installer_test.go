@@ -132,6 +132,25 @@ func TestUpgradeKeepsTheLastBinaryForAWhile(t *testing.T) {
 	}
 }
 
+func TestBinaryOfAnotherInstallerThatIsAboutToLinkItStays(t *testing.T) {
+	h := newHost(t)
+	i := h.installer()
+	h.apply(t, i)
+	h.now = h.now.Add(2 * graceTime)
+	h.write(t, "bin/.whereabouts-v2-0123456789ab", "x")
+	for age, want := range map[time.Duration]int{0: 4, 2 * graceTime: 3} {
+		at := h.now.Add(-age)
+		if err := os.Chtimes(h.path("bin/.whereabouts-v2-0123456789ab"), at, at); err != nil {
+			t.Fatal(err)
+		}
+		h.apply(t, i)
+		if got := h.list(t, "bin"); len(got) != want {
+			t.Errorf("at the age of %v: bin has %v", age, got)
+		}
+		h.write(t, "bin/.whereabouts-v2-0123456789ab", "x")
+	}
+}
+
 func TestWhatSomebodyChangedIsPutBack(t *testing.T) {
 	const d = "net.d/whereabouts.d/"
 	for name, test := range map[string]struct {
