@@ -13,38 +13,39 @@ import (
 	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 )
 
-// readmeObjects are the objects of the README's quick start that begin with a
-// service account, moved to a namespace, by kind.
-func readmeObjects(t *testing.T, namespace string) map[string]Object {
+// pluginObjects are the objects of the plugin's manifest, moved to a namespace, by
+// kind. The role becomes that namespace's own: control planes are shared.
+func pluginObjects(t *testing.T, namespace string) map[string]Object {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
+	manifest, err := os.ReadFile("../manifests/base/plugin.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const first = "    apiVersion: v1\n    kind: ServiceAccount\n"
-	_, rest, found := strings.Cut(string(readme), first)
-	text, _, ended := strings.Cut(rest, "\n    END\n")
-	if !found || !ended {
-		t.Fatal("the README has no such objects any more")
-	}
-	text = strings.ReplaceAll(first+text, "kube-system", namespace)
 	objects := map[string]Object{}
-	for document := range strings.SplitSeq(strings.ReplaceAll(text, "\n    ", "\n"), "\n---\n") {
+	for document := range strings.SplitSeq(string(manifest), "\n---\n") {
 		var object Object
-		if err := yaml.Unmarshal([]byte(strings.TrimLeft(document, " ")), &object); err != nil {
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
 			t.Fatal(err)
 		}
 		objects[object.String("kind")] = object
 	}
+	role := objects["ClusterRole"]
+	role["kind"] = "Role"
+	objects["Role"] = role
+	objects["RoleBinding"]["roleRef"].(map[string]any)["kind"] = "Role"
+	for _, subject := range objects["RoleBinding"]["subjects"].([]any) {
+		subject.(map[string]any)["namespace"] = namespace
+	}
 	return objects
 }
 
-// The role in the README is what the plugin needs, and no more than that.
-func TestRoleInTheREADME(t *testing.T) {
+// The role in the manifest is what the plugin needs, and no more than that.
+func TestRoleOfThePlugin(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	role := readmeObjects(t, c.namespace)["Role"]
-	c.grant(readmeObjects(t, c.namespace))
+	objects := pluginObjects(t, c.namespace)
+	role := objects["Role"]
+	c.grant(objects)
 	n := newNode(t, "node-a")
 	config := with(c.ranged("10.18.0.0/24"), Object{"cniVersion": "1.1.0"})
 	n.waitReady(t, config)
@@ -61,6 +62,8 @@ func TestRoleInTheREADME(t *testing.T) {
 		n.del(t, again, config).ok(t)
 	}
 	c.empty(t)
+	sliced := withIPAM(config, Object{"node_slice_size": "/26"})
+	n.add(t, pod("s"), sliced).fails(t, 11) // no slice: what matters is that it may look
 
 	used := c.verbs()
 	for _, rule := range role["rules"].([]any) {
@@ -70,6 +73,11 @@ func TestRoleInTheREADME(t *testing.T) {
 			if !slices.Contains(used, resource+" "+verb.(string)) {
 				t.Errorf("the role grants %q on %s, which is not used", verb, resource)
 			}
+		}
+	}
+	for _, r := range c.proxy.Requests() {
+		if r.Status == http.StatusForbidden {
+			t.Errorf("%s %s is forbidden", r.Method, r.Path)
 		}
 	}
 	if len(used) == 0 {
