@@ -241,8 +241,10 @@ func TestNodePools(t *testing.T) {
 	marked := ipam.PoolID{Network: "net", Node: "x", Range: netip.MustParsePrefix("10.5.2.0/24")}
 	ok(t, s.CloseNodePool(t.Context(), kube.NodePool{ID: marked}))
 	for _, id := range []ipam.PoolID{
-		{Network: "net", Range: netip.MustParsePrefix("10.5.0.0/20")}, {Network: "net", Node: "w", Range: netip.MustParsePrefix("10.6.1.0/24")},
-		{Node: "w", Range: nodeID.Range}, {Network: "other", Node: "w", Range: nodeID.Range},
+		{Network: "net", Range: netip.MustParsePrefix("10.5.0.0/20")},
+		{Network: "net", Node: "w", Range: netip.MustParsePrefix("10.6.1.0/24")},
+		{Node: "w", Range: nodeID.Range},
+		{Network: "other", Node: "w", Range: nodeID.Range},
 	} {
 		seed.pool(t, id, testenv.Object{})
 	}

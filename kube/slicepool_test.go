@@ -66,8 +66,10 @@ func TestSlicePools(t *testing.T) {
 
 		next := *first
 		next.Allocations = []slice.Allocation{
-			{NodeName: "b", SliceRange: "10.5.0.0/24"}, {SliceRange: "10.5.1.0/24"},
-			{NodeName: "a", SliceRange: "what?"}, {NodeName: "a", SliceRange: "10.5.3.7/24"},
+			{NodeName: "b", SliceRange: "10.5.0.0/24"},
+			{SliceRange: "10.5.1.0/24"},
+			{NodeName: "a", SliceRange: "what?"},
+			{NodeName: "a", SliceRange: "10.5.3.7/24"},
 		}
 		second := must(s.WriteSlicePool(ctx, next))(t)
 		if !reflect.DeepEqual(second.Allocations, next.Allocations) || second.Version == first.Version {

@@ -34,7 +34,7 @@ func run(args []string, stderr io.Writer) error {
 		return err
 	}
 	if *version == "" || *output == "" || flags.NArg() == 0 {
-		return errors.New("usage: image -version VERSION -output FILE amd64=BINARY [arm64=BINARY]...")
+		return errors.New("usage: image -version VERSION -output FILE amd64=BINARY [arm64=BINARY]")
 	}
 	var platforms []platform
 	for _, arg := range flags.Args() {
