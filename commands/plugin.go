@@ -169,9 +169,9 @@ func (c *call) open(v verbs) error {
 	if err != nil {
 		return err
 	}
-	slices, _ := store.(ipam.Slices)
+	lists, _ := store.(ipam.Slices)
 	c.allocator = &ipam.Allocator{
-		Store: store, Slices: slices, Journal: node.NewJournal(c.cfg.StateDirectory), Contention: node.NewContention(c.cfg.RunDirectory),
+		Store: store, Slices: lists, Journal: node.NewJournal(c.cfg.StateDirectory), Contention: node.NewContention(c.cfg.RunDirectory),
 		Now: v.Now, Rand: rand.IntN, Log: c.work,
 	}
 	return nil

@@ -27,6 +27,7 @@ type cluster struct {
 	kubeconfig string
 
 	unprotected bool            // the test's networks have no overlap protection
+	nodes       []string        // that have slices, in whose pools the names of nodes stand
 	halves      map[string]bool // addresses, or names of reservations, that the test left in half on purpose
 }
 

@@ -72,7 +72,7 @@ func (c *cluster) entries() []held {
 			c.t.Errorf("pool %s: %v", name, err)
 			continue
 		}
-		network := networkOf(name, base)
+		network := c.withoutNode(networkOf(name, base))
 		allocations, _ := pool["allocations"].(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(allocations)) {
 			address, ok := offset(base, key)
@@ -84,6 +84,17 @@ func (c *cluster) entries() []held {
 		}
 	}
 	return all
+}
+
+// withoutNode is the network's part of what stands before a slice in a pool's name.
+func (c *cluster) withoutNode(network string) string {
+	for _, node := range c.nodes {
+		if network == node {
+			return ""
+		}
+		network = strings.TrimSuffix(network, "-"+node)
+	}
+	return network
 }
 
 // offset answers the address that a key stands for.

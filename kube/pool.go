@@ -164,7 +164,6 @@ func (b *batch) settle(ctx context.Context, pending []int) ([]int, error) {
 		switch v := judge(c, current, held); {
 		case v == changePending && c.After != nil && pool.Closed:
 			b.errs[i] = &ipam.ClosedError{Pool: b.id}
-			b.outcomes[i] = outcome{gone: !held}
 		case v == changePending:
 			if c.Before != nil {
 				b.changes[i].Before = &current // with the token that is really there
