@@ -99,9 +99,6 @@ func assemble(namespace string, pools []*storedPool, reservations *mirror[reserv
 			snapshot.Reservations = append(snapshot.Reservations, *r)
 		}
 	})
-	slices.SortFunc(snapshot.Reservations, func(a, b ipam.Reservation) int {
-		return cmp.Or(cmp.Compare(a.Space, b.Space), a.Address.Compare(b.Address))
-	})
 	slices.SortFunc(pools, func(a, b *storedPool) int { return cmp.Compare(a.name, b.name) })
 	named := sliceNames(snapshot.Reservations)
 	reserved := func(name string) *ipam.Reservation {
@@ -114,7 +111,44 @@ func assemble(namespace string, pools []*storedPool, reservations *mirror[reserv
 			snapshot.Pools = append(snapshot.Pools, p.pool)
 		}
 	}
+	settle(snapshot)
+	slices.SortFunc(snapshot.Reservations, func(a, b ipam.Reservation) int {
+		return cmp.Or(cmp.Compare(a.Space, b.Space), a.Address.Compare(b.Address))
+	})
 	return snapshot
+}
+
+// settle finds out, by the records, what the names of reservations mean that may be
+// read in several ways and do not say their range.
+func settle(s *ipam.Snapshot) {
+	var holding map[string][]*ipam.Pool // by network; made when it is needed
+	for i := range s.Reservations {
+		r := &s.Reservations[i]
+		if r.Address.Is4() || r.Range != "" {
+			continue
+		}
+		readings := readingsOf(ReservationName(r.Space, r.Address))
+		if len(readings) < 2 {
+			continue
+		}
+		if holding == nil {
+			holding = map[string][]*ipam.Pool{}
+			for _, p := range s.Pools {
+				holding[p.ID.Network] = append(holding[p.ID.Network], p)
+			}
+		}
+		for _, at := range readings {
+			if slices.ContainsFunc(holding[at.network], func(p *ipam.Pool) bool { return has(p, at.address) }) {
+				r.Space, r.Address = at.network, at.address
+				break
+			}
+		}
+	}
+}
+
+func has(p *ipam.Pool, a netip.Addr) bool {
+	_, ok := p.Records[a]
+	return ok
 }
 
 // storedPool is the content of a pool object.
@@ -241,7 +275,7 @@ func networkOf(name, tail string) string {
 // that old ones have. An address in a name is written with '-' for ':'.
 func keepReservation(names interner) func(*reservation) (*ipam.Reservation, bool) {
 	return func(object *reservation) (*ipam.Reservation, bool) {
-		network, address, ok := splitReservationName(object.Metadata.Name)
+		network, address, ok := splitReservationName(object.Metadata.Name, object.Spec.Range)
 		if !ok {
 			return nil, false
 		}
@@ -254,10 +288,34 @@ func keepReservation(names interner) func(*reservation) (*ipam.Reservation, bool
 	}
 }
 
-// splitReservationName finds the address at the end of a name: the longest tail
-// that is one and whose name it would be.
-func splitReservationName(name string) (string, netip.Addr, bool) {
-	for i := 0; i < len(name); i++ {
+// reading is one way to read the name of a reservation.
+type reading struct {
+	network string
+	address netip.Addr
+}
+
+// splitReservationName finds network and address in a name. The end of a network's
+// name may look like the start of an IPv6 address (that of network "vlan-10" and
+// fd00::1 is "vlan-10-fd00--1"); then the range that is written in the reservation
+// tells, and without it the longest address is only a guess (see settle).
+func splitReservationName(name, written string) (string, netip.Addr, bool) {
+	readings := readingsOf(name)
+	if len(readings) == 0 {
+		return "", netip.Addr{}, false
+	}
+	at := readings[0]
+	if within, err := netip.ParsePrefix(written); err == nil {
+		i := slices.IndexFunc(readings, func(r reading) bool { return within.Contains(r.address) })
+		at = readings[max(i, 0)]
+	}
+	return at.network, at.address, true
+}
+
+// readingsOf are all tails of a name that are an address and whose name it would be,
+// the longest first.
+func readingsOf(name string) []reading {
+	var found []reading
+	for i := range len(name) {
 		if i > 0 && name[i-1] != '-' {
 			continue
 		}
@@ -265,9 +323,10 @@ func splitReservationName(name string) (string, netip.Addr, bool) {
 		for _, text := range []string{name[i:], strings.ReplaceAll(name[i:], "-", ":")} {
 			address, err := netip.ParseAddr(text)
 			if err == nil && ReservationName(network, address) == name {
-				return network, address, true
+				found = append(found, reading{network, address})
+				break
 			}
 		}
 	}
-	return "", netip.Addr{}, false
+	return found
 }

@@ -67,3 +67,38 @@ func TestAGivenPoolDoesNotChange(t *testing.T) {
 		}
 	}
 }
+
+// The end of a network's name may look like the start of an IPv6 address.
+func TestWhatANameOfAReservationMeans(t *testing.T) {
+	for name, c := range map[string]struct {
+		object, written string
+		held            string // by a pool of the network
+		network, want   string
+	}{
+		"no network":                        {"fd00--1", "", "", "", "fd00::1"},
+		"a network":                         {"net-fd00--1", "", "", "net", "fd00::1"},
+		"its range tells":                   {"vlan-10-fd00--1", "fd00::/64", "", "vlan-10", "fd00::1"},
+		"its range tells the longer one":    {"vlan-10-fd00--1", "10:fd00::/32", "", "vlan", "10:fd00::1"},
+		"a network of one letter":           {"a-fd00--1", "fd00::/64", "", "a", "fd00::1"},
+		"a record tells":                    {"vlan-10-fd00--1", "", "fd00::1", "vlan-10", "fd00::1"},
+		"a record tells the longer one":     {"vlan-10-fd00--1", "", "10:fd00::1", "vlan", "10:fd00::1"},
+		"the records are of other networks": {"vlan-10-fd00--1", "", "fd00::2", "vlan", "10:fd00::1"},
+		"IPv4 behind a number":              {"vlan-10-10.0.0.1", "", "", "vlan-10", "10.0.0.1"},
+	} {
+		keep := keepReservation(interner{})
+		r, ok := keep(&reservation{Metadata: objectMeta{Name: c.object}, Spec: reservationSpec{Range: c.written}})
+		if !ok {
+			t.Errorf("%s: not read", name)
+			continue
+		}
+		s := &ipam.Snapshot{Reservations: []ipam.Reservation{*r}}
+		if c.held != "" {
+			held := netip.MustParseAddr(c.held)
+			s.Pools = []*ipam.Pool{{ID: ipam.PoolID{Network: c.network}, Records: map[netip.Addr]ipam.Record{held: {}}}}
+		}
+		settle(s)
+		if got := s.Reservations[0]; got.Space != c.network || got.Address.String() != c.want {
+			t.Errorf("%s: network %q, address %s; want %q, %s", name, got.Space, got.Address, c.network, c.want)
+		}
+	}
+}
