@@ -111,13 +111,15 @@ func (s *scene) twice(first bool) {
 	}
 }
 
+// sliceRange is the slice of the only situation with one.
+const sliceRange = "10.99.0.0/28"
+
 // setSlice has two pods in a node's slice, of which one is gone, and one that is
 // gone in the pool of the whole range.
 func setSlice(s *scene) {
 	s.Helper()
 	s.runnerGone("c")
-	const base = "10.99.0.0/28"
-	whole := netip.MustParsePrefix(base)
+	whole := netip.MustParsePrefix(sliceRange)
 	name := s.node.name + "-10.99.0.0-28"
 	live := s.pod("b")
 	live.runs(whole.Addr().Next().Next())
@@ -126,10 +128,10 @@ func setSlice(s *scene) {
 		ref := s.namespace + "/" + pod
 		entries[key] = Object{"id": "c-" + pod, "podref": ref, "ifname": "net1", "gen": "00000000"}
 		s.seedReservation(s.world.namespace, "10.99.0."+key, Object{
-			"podref": ref, "ifname": "net1", "containerid": "c-" + pod, "range": base, "node": s.node.name, "since": stamp(longAgo()),
+			"podref": ref, "ifname": "net1", "containerid": "c-" + pod, "range": sliceRange, "node": s.node.name, "since": stamp(longAgo()),
 		})
 	}
-	s.seedPool(s.world.namespace, name, base, entries)
+	s.seedPool(s.world.namespace, name, sliceRange, entries)
 	s.more = func() string {
 		left := s.entries(s.world.namespace, name)
 		return unequal("the dead pod's entry in the slice", left["1"] != nil, false) +

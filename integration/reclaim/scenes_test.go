@@ -174,9 +174,10 @@ func (w *world) judge(t *testing.T, failed int) {
 	}
 }
 
-// excuses is for what cannot be told or mended with old definitions.
+// excuses is for what cannot be told or mended with old definitions: half records
+// without a container, and whose slice a pool is.
 func (w *world) excuses(text string) bool {
-	return w.old && strings.HasPrefix(text, "bare-reservation")
+	return w.old && (strings.HasPrefix(text, "bare-reservation") || strings.Contains(text, "(range "+sliceRange+" of"))
 }
 
 // unprotected are the ranges of situations without overlap protection.
