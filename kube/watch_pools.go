@@ -25,7 +25,9 @@ type poolContent struct {
 const manyPools = 20
 
 // reread brings the contents up to date with the heads, but for those that were read
-// less than age ago. It answers the namespaces in which that failed.
+// less than age ago: when that time is over there is a signal, since nothing else might
+// tell that the records left out now are worth a look. It answers the namespaces in
+// which that failed.
 func (w *Watcher) reread(ctx context.Context, age time.Duration) (failed map[string]bool, err error) {
 	heads := map[objectKey]string{}
 	w.heads.each(func(key objectKey, version string) { heads[key] = version })
@@ -34,12 +36,9 @@ func (w *Watcher) reread(ctx context.Context, age time.Duration) (failed map[str
 			delete(w.contents, key)
 		}
 	}
-	var stale []objectKey
-	for key, version := range heads {
-		have := w.contents[key]
-		if have == nil || have.stored.version != version && w.now().Sub(have.at) >= age {
-			stale = append(stale, key)
-		}
+	stale, next := w.stale(heads, age)
+	if next > 0 {
+		time.AfterFunc(next, w.signal)
 	}
 	failed = map[string]bool{}
 	if len(stale) > manyPools && len(stale) > len(heads)/4 {
@@ -59,6 +58,25 @@ func (w *Watcher) reread(ctx context.Context, age time.Duration) (failed map[str
 		}
 	}
 	return failed, err
+}
+
+// stale lists the pools whose contents are to be read again. Others that have changed
+// too, but were read less than age ago, are worth it after next; 0 if there are none.
+func (w *Watcher) stale(heads map[objectKey]string, age time.Duration) (stale []objectKey, next time.Duration) {
+	for key, version := range heads {
+		have := w.contents[key]
+		if have != nil && have.stored.version == version {
+			continue
+		}
+		if have != nil {
+			if wait := age - w.now().Sub(have.at); wait > 0 {
+				next = max(next, wait) // one signal for all of them
+				continue
+			}
+		}
+		stale = append(stale, key)
+	}
+	return stale, next
 }
 
 func (w *Watcher) readOne(ctx context.Context, key objectKey) error {

@@ -169,3 +169,30 @@ func TestManyPoolsAreListed(t *testing.T) {
 		t.Errorf("%d pools are known, the list has %d", len(w.contents), manyPools)
 	}
 }
+
+// A pool that changed just after it was read is not forgotten: when it may be read
+// again there is a signal, though nothing else happens.
+func TestAPoolLeftOutIsLookedAtLater(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	w := &Watcher{contents: map[objectKey]*poolContent{}, now: func() time.Time { return now }}
+	for name, age := range map[string]time.Duration{"old": 2 * time.Second, "new": time.Second / 2, "newer": time.Second / 4} {
+		w.contents[objectKey{name: name}] = &poolContent{stored: &storedPool{version: "1"}, at: now.Add(-age)}
+	}
+	for _, test := range []struct {
+		heads map[objectKey]string
+		stale int
+		next  time.Duration
+	}{
+		{map[objectKey]string{{name: "new"}: "1"}, 0, 0},
+		{map[objectKey]string{{name: "old"}: "2"}, 1, 0},
+		{map[objectKey]string{{name: "unread"}: "1"}, 1, 0},
+		{map[objectKey]string{{name: "new"}: "2"}, 0, 3 * time.Second / 2},
+		{map[objectKey]string{{name: "old"}: "2", {name: "new"}: "2", {name: "newer"}: "2"}, 1, 7 * time.Second / 4},
+	} {
+		stale, next := w.stale(test.heads, 2*time.Second)
+		if len(stale) != test.stale || next != test.next {
+			t.Errorf("%v: %d to be read, the next after %s; want %d and %s", test.heads, len(stale), next, test.stale, test.next)
+		}
+	}
+}
