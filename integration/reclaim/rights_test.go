@@ -45,12 +45,10 @@ func TestRights(t *testing.T) {
 		situation(about).comesTo(about.keeps...)
 	}
 	used := w.usedRights()
-	for right := range used {
-		t.Log("used:", right)
-	}
-	for _, right := range slices.Sorted(maps.Keys(granted)) {
+	t.Log("used:", slices.Sorted(maps.Keys(used)))
+	for right := range granted {
 		if !used[right] {
-			t.Logf("not used here: %s", right)
+			t.Errorf("not used: %s", right)
 		}
 	}
 	for _, r := range w.proxy.Find(testenv.Match{Func: forbidden}) {
