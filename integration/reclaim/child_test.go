@@ -72,15 +72,21 @@ func (w *world) startWith(kubeconfig string, args ...string) *child {
 	c := &child{world: w, cmd: exec.Command(binary, full...), done: make(chan struct{})}
 	c.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	c.cmd.Stdout, c.cmd.Stderr = &c.log, &c.log
+	c.run()
+	return c
+}
+
+// run lets it run until the test ends.
+func (c *child) run() {
+	c.world.Helper()
 	if err := c.cmd.Start(); err != nil {
-		w.Fatal(err)
+		c.world.Fatal(err)
 	}
 	go func() {
 		defer close(c.done)
 		_ = c.cmd.Wait() // how it ended is in the state
 	}()
-	w.Cleanup(c.kill)
-	return c
+	c.world.Cleanup(c.kill)
 }
 
 // daemon is a clean-up that acts on changes alone.

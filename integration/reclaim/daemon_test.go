@@ -30,6 +30,7 @@ func TestChanges(t *testing.T) {
 	for _, text := range w.contradictions(w.namespace) {
 		t.Error(text)
 	}
+	c.ends(t)
 }
 
 // in is the same cluster for a test within a test.
@@ -160,10 +161,9 @@ func goWhileDown(s *scene, c *child) *child {
 	return again
 }
 
-func TestEndsInTime(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	c := w.daemon("60s").passes()
+// ends asks for the end of clean-up, which is well.
+func (c *child) ends(t *testing.T) {
+	t.Helper()
 	begin := time.Now()
 	c.signal(syscall.SIGTERM)
 	select {

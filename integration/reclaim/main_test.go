@@ -16,6 +16,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	flag.Parse()
+	moreParallel()
 	dir, err := os.MkdirTemp("", "whereabouts-reclaim-")
 	if err == nil {
 		defer os.RemoveAll(dir)
@@ -27,6 +28,16 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
+}
+
+// moreParallel lets more tests run at once than there are processors: most of them
+// wait for clean-up. What was asked for on the command line stays.
+func moreParallel() {
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		_ = flag.Set("test.parallel", "4")
+	}
 }
 
 // build takes another program if WHEREABOUTS_BINARY names one: to see that the
