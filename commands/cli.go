@@ -9,6 +9,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 	"github.com/xrash/smetrics"
+
+	"github.com/whereabouts-cni/whereabouts/commands/ipcontrol"
 )
 
 // PluginName is the name under which a runtime calls the CNI plugin.
@@ -30,6 +32,9 @@ func Main(p Process) int {
 	arguments := p.Args[1:]
 	if app.Command(name) != nil {
 		arguments = append([]string{name}, arguments...)
+	}
+	if len(arguments) > 0 && (arguments[0] == ipcontrol.Name || arguments[0] == ipcontrol.Alias) {
+		arguments = append(arguments[:1:1], ipcontrol.Arguments(arguments[1:])...)
 	}
 	err := app.Run(append([]string{PluginName}, arguments...))
 	if err == nil {
@@ -58,8 +63,9 @@ func newApp(p Process) *cli.App {
 				_, err := fmt.Fprintln(c.App.Writer, p.Version)
 				return err
 			},
-		}}, reconcileCommands(p), installCommands(p)),
-		ExitErrHandler: func(*cli.Context, error) {}, // Main prints and picks the code
+		}}, reconcileCommands(p), installCommands(p), []*cli.Command{ipcontrol.Command(ipcontrolEnv(p))}),
+		EnableBashCompletion: true,
+		ExitErrHandler:       func(*cli.Context, error) {}, // Main prints and picks the code
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() == 0 {
 				return cli.ShowAppHelp(c)
@@ -69,6 +75,12 @@ func newApp(p Process) *cli.App {
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return cli.Exit(err, exitUsage) },
 	}
 	return app
+}
+
+func ipcontrolEnv(p Process) ipcontrol.Env {
+	return ipcontrol.Env{
+		Getenv: p.Getenv, ReadFile: p.ReadFile, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr, Now: p.Now,
+	}
 }
 
 // unknownCommand names the commands there are, and the one that may be meant.
