@@ -147,9 +147,13 @@ type Definition struct{ Namespace, Name, Config string }
 func (d Definition) String() string { return d.Namespace + "/" + d.Name }
 
 // Configs reads the parts of a definition that use this plugin, as a node would
-// whose flat file has that content. A part is left out whose ranges depend on a file
-// that is not known here, or that cannot be understood.
+// whose flat file has that content. One that is not known (nil) is taken to add
+// nothing: that is good enough to show, and for no more. A part is left out whose
+// ranges depend on another file, or that cannot be understood.
 func (d Definition) Configs(flat []byte) []*ipam.Config {
+	if flat == nil {
+		flat = []byte("{}")
+	}
 	plugins, _ := pluginsOf(d.Config)
 	var configs []*ipam.Config
 	for _, plugin := range plugins {

@@ -16,17 +16,33 @@ import (
 
 // find reads everything and looks for problems.
 func (ch checker) find(ctx context.Context) (finding, error) {
-	ch.progress("reading pools, reservations and pods")
-	v, err := ch.look(ctx, ch.access, true)
+	v, err := ch.lookEverywhere(ctx)
 	if err != nil {
 		return finding{}, err
 	}
 	return ch.examine(ctx, v), nil
 }
 
+// lookEverywhere reads all namespaces, whatever is asked about: a pod's address may be
+// recorded in another one.
+func (ch checker) lookEverywhere(ctx context.Context) (*view, error) {
+	ch.progress("reading pools, reservations and pods")
+	all := ch.options
+	all.namespace = ""
+	return all.look(ctx, ch.access, true)
+}
+
+// skips reports whether a namespace is not asked about.
+func (ch checker) skips(namespace string) bool {
+	return ch.namespace != "" && ch.client != nil && ch.namespace != namespace
+}
+
 func (ch checker) examine(ctx context.Context, v *view) finding {
 	f := finding{problems: []problem{}, unread: v.missing()}
 	for _, s := range v.spaces {
+		if ch.skips(s.namespace) {
+			continue
+		}
 		f.pools += len(s.Pools)
 		for _, p := range s.Pools {
 			f.records += len(p.Records)
@@ -50,6 +66,7 @@ func (ch checker) examine(ctx context.Context, v *view) finding {
 	if err != nil {
 		f.unread = append(f.unread, plain(err))
 	}
+	f.problems = slices.DeleteFunc(f.problems, func(p problem) bool { return ch.skips(p.Namespace) })
 	f.problems = append(f.problems, queued...)
 	for i := range f.problems {
 		_, f.problems[i].Remedy = f.problems[i].Kind.words()

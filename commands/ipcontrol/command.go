@@ -125,9 +125,9 @@ func ended(ctx context.Context, err error) error {
 	case err == nil || errors.As(err, &exit):
 		return err
 	case ctx.Err() != nil:
-		return cli.Exit("interrupted", exitProblems)
+		return cli.Exit("interrupted; what was under way may be half done, and can be done again", exitProblems)
 	}
-	return cli.Exit(err, exitUsage)
+	return cli.Exit(plain(err), exitUsage)
 }
 
 // only is the argument of a command that takes one.

@@ -69,30 +69,11 @@ func (ch checker) repair(ctx context.Context) (*repairDocument, error) {
 	reclaimers := map[string]*reclaim.Reclaimer{}
 	// Three looks: what one frees may let another be completed.
 	for range 3 {
-		v, err := ch.look(ctx, ch.access, true)
+		v, err := ch.lookEverywhere(ctx)
 		if err != nil {
 			return sum, err
 		}
-		failed, due := 0, time.Time{}
-		for _, s := range v.spaces {
-			r := reclaimers[s.namespace]
-			if r == nil {
-				r = &reclaim.Reclaimer{
-					Store: recordsOnly{ch.store(s.namespace)}, Live: ch.live(), Grace: ch.grace, Now: ch.Now,
-					Log: slog.New(slog.NewTextHandler(ch.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-				}
-				reclaimers[s.namespace] = r
-			}
-			r.Known, r.Networks = v.cluster, v.cluster
-			report := r.Pass(ctx, s.Snapshot)
-			sum.Freed += report.Freed
-			sum.Completed += report.Completed
-			failed += report.Failed
-			if !report.Due.IsZero() && (due.IsZero() || report.Due.Before(due)) {
-				due = report.Due
-			}
-		}
-		sum.Failed = failed
+		due := ch.pass(ctx, v, reclaimers, sum)
 		if due.IsZero() || ctx.Err() != nil {
 			return sum, ctx.Err()
 		}
@@ -104,4 +85,32 @@ func (ch checker) repair(ctx context.Context) (*repairDocument, error) {
 		}
 	}
 	return sum, nil
+}
+
+// pass is one pass of the clean-up over the namespaces that are asked about. It
+// answers when another is worthwhile; zero is never.
+func (ch checker) pass(ctx context.Context, v *view, reclaimers map[string]*reclaim.Reclaimer, sum *repairDocument) (due time.Time) {
+	sum.Failed = 0
+	for _, s := range v.spaces {
+		if ch.skips(s.namespace) {
+			continue
+		}
+		r := reclaimers[s.namespace]
+		if r == nil {
+			r = &reclaim.Reclaimer{
+				Store: recordsOnly{ch.store(s.namespace)}, Live: ch.live(), Grace: ch.grace, Now: ch.Now,
+				Log: slog.New(slog.NewTextHandler(ch.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			}
+			reclaimers[s.namespace] = r
+		}
+		r.Known, r.Networks = v.cluster, v.cluster
+		report := r.Pass(ctx, s.Snapshot)
+		sum.Freed += report.Freed
+		sum.Completed += report.Completed
+		sum.Failed += report.Failed
+		if !report.Due.IsZero() && (due.IsZero() || report.Due.Before(due)) {
+			due = report.Due
+		}
+	}
+	return due
 }

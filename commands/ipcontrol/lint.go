@@ -180,7 +180,7 @@ func (l *linter) write() {
 		if r.Network != "" {
 			fmt.Fprintf(l.Stdout, " of network %s", printable(r.Network))
 		}
-		fmt.Fprintf(l.Stdout, "\n  hands out   %s to %s\n  addresses   %s (%s usable, %s excluded)\n  pool        %s\n", r.First, r.Last, r.Count, r.Usable, r.Excluded, r.Pool)
+		fmt.Fprintf(l.Stdout, "\n  hands out   %s to %s\n  addresses   %s (%s usable, %s excluded)\n  pool        %s\n", r.First, r.Last, countText(r.Count), countText(r.Usable), countText(r.Excluded), r.Pool)
 		if len(r.Blocked) > 0 {
 			fmt.Fprintf(l.Stdout, "  left out    %s\n", strings.Join(r.Blocked, ", "))
 		}

@@ -101,6 +101,15 @@ func count(n *big.Int) string {
 	return fmt.Sprintf("~%.2e", approximate)
 }
 
+// countText is count of a decimal string.
+func countText(decimal string) string {
+	n, ok := new(big.Int).SetString(decimal, 10)
+	if !ok {
+		return decimal
+	}
+	return count(n)
+}
+
 // age is how long ago something was, in the two largest units that matter.
 func age(now time.Time, since *time.Time) string {
 	if since == nil {

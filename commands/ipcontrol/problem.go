@@ -38,8 +38,11 @@ type problem struct {
 }
 
 func (p *problem) line() string {
-	if p.Namespace == "" || p.Kind == kindUnreadablePool {
+	switch {
+	case p.Namespace == "" || p.Kind == kindUnreadablePool:
 		return p.Text
+	case p.Pool != "":
+		return "pool " + p.Namespace + "/" + p.Pool + ": " + p.Text
 	}
 	return "namespace " + p.Namespace + ": " + p.Text
 }
