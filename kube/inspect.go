@@ -213,7 +213,7 @@ func listName(config string) string {
 // ClusterRange is a range that the cluster itself uses.
 type ClusterRange struct {
 	Range netip.Prefix
-	For   string // in words: "pods of node a", "services"
+	For   string // in words: "pods on node a", "services"
 }
 
 // ClusterRanges lists the ranges of pods, node by node, and of services, as far as
@@ -229,7 +229,7 @@ func ClusterRanges(ctx context.Context, client *Client) ([]ClusterRange, error) 
 	}
 	nodes := newMirror(func(o *cidrObject) (struct{}, bool) {
 		for _, cidr := range o.cidrs() {
-			add(cidr, "pods of node "+o.Metadata.Name)
+			add(cidr, "pods on node "+o.Metadata.Name)
 		}
 		return struct{}{}, true
 	}, nil)

@@ -53,7 +53,7 @@ func (ch checker) examine(ctx context.Context, v *view) finding {
 		}
 	}
 	if v.cluster != nil {
-		f.problems = append(f.problems, unrecorded(v)...)
+		f.problems = append(f.problems, ch.unrecorded(v)...)
 		for _, name := range v.cluster.UnreadablePools() {
 			namespace, object, _ := strings.Cut(name, "/")
 			f.problems = append(f.problems, problem{
@@ -181,6 +181,9 @@ func (ch checker) repairable(ctx context.Context, v *view, s space, one ipam.Fin
 }
 
 func holder(r ipam.Record) string {
+	if r.Reserved() {
+		return fmt.Sprintf("an operator's reservation for %q", purpose(r))
+	}
 	words := r.Holder()
 	if r.PodRef != "" {
 		words = "pod " + words
@@ -194,7 +197,7 @@ func holder(r ipam.Record) string {
 // unrecorded are addresses of living pods that lie inside a pool, and are recorded
 // in none for the pod. What definitions keep out of circulation in all ranges may
 // well come from elsewhere and can be given to nobody.
-func unrecorded(v *view) []problem {
+func (ch checker) unrecorded(v *view) []problem {
 	pools := v.pools(options{})
 	var found []problem
 	for pod := range v.cluster.Pods() {
@@ -203,7 +206,7 @@ func unrecorded(v *view) []problem {
 		}
 		ref := pod.Namespace + "/" + pod.Name
 		for _, a := range pod.Addresses {
-			if p, ok := v.unrecordedAddress(pools, ref, a); ok {
+			if p, ok := ch.unrecordedAddress(v, pools, ref, a); ok {
 				found = append(found, p)
 			}
 		}
@@ -211,13 +214,16 @@ func unrecorded(v *view) []problem {
 	return found
 }
 
-func (v *view) unrecordedAddress(pools []stored, ref string, a netip.Addr) (problem, bool) {
+func (ch checker) unrecordedAddress(v *view, pools []stored, ref string, a netip.Addr) (problem, bool) {
 	var around *stored
 	for i := range pools {
 		s := &pools[i]
 		record, held := s.pool.Records[a]
 		if held && (record.PodRef == ref || record.Reserved() || record == ipam.Record{}) {
 			return problem{}, false
+		}
+		if around != nil || ch.skips(s.namespace) {
+			continue
 		}
 		if held || s.pool.ID.Range.Contains(a) && unheld(s.pool.ID, v.ranges(s.pool.ID), a) == stateFree {
 			around = s

@@ -41,7 +41,8 @@ func Command(env Env) *cli.Command {
 		Subcommands: []*cli.Command{
 			showCommand(env), checkCommand(env), releaseCommand(env), reserveCommand(env), lintCommand(env), completionCommand(env),
 		},
-		OnUsageError: usageError,
+		OnUsageError:    usageError,
+		BashComplete:    completeCommands,
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return cli.ShowSubcommandHelp(c)
@@ -102,6 +103,7 @@ func newCommand(env Env, name, arguments, what, more string, flags []cli.Flag, r
 		HideHelpCommand: true,
 		Flags:           append(flags, accessFlags()...),
 		OnUsageError:    usageError,
+		BashComplete:    completeFlags,
 		Action: func(c *cli.Context) error {
 			o := options{
 				Env: env, kubeconfig: c.String("kubeconfig"), local: c.String("local"), flatFile: c.String("flat-file"),

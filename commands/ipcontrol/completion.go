@@ -25,6 +25,20 @@ complete -c ip-control -f -a '(__whereabouts_ip_control)'
 complete -c kubectl-whereabouts -f -a '(__whereabouts_ip_control)'
 `
 
+// completeCommands and completeFlags print what may stand at the cursor; the shell
+// picks what fits.
+func completeCommands(c *cli.Context) {
+	for _, sub := range c.Command.Subcommands {
+		fmt.Fprintln(c.App.Writer, sub.Name)
+	}
+}
+
+func completeFlags(c *cli.Context) {
+	for _, flag := range c.Command.Flags {
+		fmt.Fprintln(c.App.Writer, "--"+flag.Names()[0])
+	}
+}
+
 func completionCommand(env Env) *cli.Command {
 	return newCommand(env, "completion", "bash|zsh|fish", "print what makes a shell complete this command",
 		"Put into the shell's start-up file:\n  bash, zsh: source <(ip-control completion bash), or zsh\n  fish:      ip-control completion fish | source",

@@ -2,6 +2,7 @@ package ipcontrol
 
 import (
 	"math/big"
+	"strings"
 	"time"
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
@@ -99,7 +100,7 @@ func (d *addressDocument) describe(r ipam.Record) {
 	d.Pod, d.Interface, d.Node, d.UID, d.CNINetwork = r.PodRef, r.IfName, r.Node, r.UID, r.Network
 	d.ContainerID = r.ContainerID
 	if r.Reserved() {
-		d.Purpose = r.ContainerID[len(ipam.ReservedID("")):]
+		d.Purpose = purpose(r)
 		d.ContainerID = ""
 	}
 	if !r.Since.IsZero() {
@@ -107,6 +108,9 @@ func (d *addressDocument) describe(r ipam.Record) {
 		d.Since = &since
 	}
 }
+
+// purpose is what an operator keeps an address for.
+func purpose(r ipam.Record) string { return strings.TrimPrefix(r.ContainerID, ipam.ReservedID("")) }
 
 func recordState(r ipam.Record) string {
 	switch {

@@ -62,7 +62,7 @@ type rangeDocument struct {
 	Blocked  []string `json:"blocked,omitempty"`
 	Slices   string   `json:"slices,omitempty"` // how many nodes can have one
 	PerSlice string   `json:"perSlice,omitempty"`
-	Pool     string   `json:"pool"` // name of the object
+	Pool     string   `json:"pool,omitempty"` // name of the object, unless each slice has its own
 	Overlap  bool     `json:"overlapProtection"`
 }
 
@@ -180,7 +180,12 @@ func (l *linter) write() {
 		if r.Network != "" {
 			fmt.Fprintf(l.Stdout, " of network %s", printable(r.Network))
 		}
-		fmt.Fprintf(l.Stdout, "\n  hands out   %s to %s\n  addresses   %s (%s usable, %s excluded)\n  pool        %s\n", r.First, r.Last, countText(r.Count), countText(r.Usable), countText(r.Excluded), r.Pool)
+		fmt.Fprintf(l.Stdout, "\n  hands out   %s to %s\n  addresses   %s (%s usable, %s excluded)\n", r.First, r.Last, countText(r.Count), countText(r.Usable), countText(r.Excluded))
+		if r.Pool == "" {
+			fmt.Fprintln(l.Stdout, "  pool        one for each slice")
+		} else {
+			fmt.Fprintf(l.Stdout, "  pool        %s\n", r.Pool)
+		}
 		if len(r.Blocked) > 0 {
 			fmt.Fprintf(l.Stdout, "  left out    %s\n", strings.Join(r.Blocked, ", "))
 		}

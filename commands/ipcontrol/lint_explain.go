@@ -115,7 +115,7 @@ func (l *linter) oddities(r lintRange) {
 		l.say(levelWarning, "%s: the gateway %s lies outside %s; pods cannot reach it without a route", r.key, r.Gateway, r.Prefix)
 	}
 	if n, each := slicing(r); n != "" {
-		l.say(levelNote, "%s: node_slice_size cuts %s into %s slices of up to %s addresses, one for each node; more nodes than that get none", r.key, r.Prefix, n, each)
+		l.say(levelNote, "%s: node_slice_size cuts %s into %s slices of up to %s addresses, one for each node; more nodes than that get none", r.key, r.Prefix, countText(n), countText(each))
 	}
 }
 
@@ -145,6 +145,8 @@ func (l *linter) describe(r lintRange) rangeDocument {
 		}
 		d.Blocked = append(d.Blocked, text)
 	}
-	d.Slices, d.PerSlice = slicing(r)
+	if d.Slices, d.PerSlice = slicing(r); d.Slices != "" {
+		d.Pool = ""
+	}
 	return d
 }

@@ -76,7 +76,7 @@ func (l *linter) compareTaken() {
 	for _, ours := range l.rows {
 		for _, t := range l.taken {
 			if overlaps(ours.Prefix, t.Range) {
-				l.say(levelError, "%s: %s overlaps %s, the range of the cluster's %s: traffic to one ends at the other; choose another range",
+				l.say(levelError, "%s: %s overlaps %s, the cluster's range for %s: traffic to one ends at the other; choose another range",
 					ours.key, ours.Prefix, t.Range, t.For)
 				break
 			}

@@ -129,7 +129,7 @@ func (r reserver) take(ctx context.Context, store ipam.Store, at target, a netip
 
 func occupant(r ipam.Record) string {
 	if r.Reserved() {
-		return fmt.Sprintf("an operator's reservation for %q; give it back with `%s release` first", strings.TrimPrefix(r.ContainerID, ipam.ReservedID("")), Name)
+		return fmt.Sprintf("%s; give it back with `%s release` first", holder(r), Name)
 	}
 	return holder(r)
 }
