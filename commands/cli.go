@@ -63,7 +63,7 @@ func newApp(p Process) *cli.App {
 				_, err := fmt.Fprintln(c.App.Writer, p.Version)
 				return err
 			},
-		}}, reconcileCommands(p), installCommands(p), []*cli.Command{ipcontrol.Command(ipcontrolEnv(p))}),
+		}}, reconcileCommands(p), controllerCommands(p), installCommands(p), []*cli.Command{ipcontrol.Command(ipcontrolEnv(p))}),
 		EnableBashCompletion: true,
 		ExitErrHandler:       func(*cli.Context, error) {}, // Main prints and picks the code
 		Action: func(c *cli.Context) error {

@@ -57,7 +57,7 @@ type eventSubject struct {
 	UID        string `json:"uid,omitempty"`
 }
 
-// Recorder posts events on pods, in the background and not too fast. What does not
+// Recorder posts events on pods and definitions, in the background and not too fast. What does not
 // fit into its queue or cannot be delivered is dropped and counted.
 type Recorder struct {
 	client  *Client
@@ -85,7 +85,9 @@ func NewRecorder(client *Client) *Recorder {
 }
 
 // Event posts an event on its pod. It does not wait.
-func (r *Recorder) Event(e reclaim.Event) {
+func (r *Recorder) Event(e reclaim.Event) { r.enqueue(newEvent(e, time.Now())) }
+
+func (r *Recorder) enqueue(o eventObject) {
 	select {
 	case <-r.closing:
 		r.dropped.Add(1)
@@ -93,7 +95,7 @@ func (r *Recorder) Event(e reclaim.Event) {
 	default:
 	}
 	select {
-	case r.queue <- newEvent(e, time.Now()):
+	case r.queue <- o:
 	default:
 		r.dropped.Add(1)
 	}

@@ -16,6 +16,7 @@ import (
 type NodePool struct {
 	ID    ipam.PoolID
 	State slice.State // Unknown where the content has not been read
+	Used  int         // entries, readable or not; 0 where the content has not been read
 
 	// UID and Version are of the object that was read; "" when there is none.
 	UID, Version string
@@ -71,7 +72,9 @@ func (s *Store) readNodePool(ctx context.Context, id ipam.PoolID) (p NodePool, e
 	if len(object.Spec.Allocations) == 0 {
 		open = slice.Empty
 	}
-	return nodePool(id, object.Metadata, open), open == slice.Empty, nil
+	p = nodePool(id, object.Metadata, open)
+	p.Used = len(object.Spec.Allocations)
+	return p, open == slice.Empty, nil
 }
 
 // nodePool reads the mark. One that is not ours is Closing: then the pool is not opened
@@ -165,25 +168,8 @@ func nodePoolNamed(name, node string, part netip.Prefix) (ipam.PoolID, bool) {
 // address space, with a slice of a range. node is what the object says of itself, ""
 // when it does not.
 func nodePoolIn(name, node, space string, whole netip.Prefix) (ipam.PoolID, bool) {
-	for i := 1; i < len(name); i++ {
-		if name[i-1] != '-' {
-			continue
-		}
-		part, ok := prefixNamed(name[i:])
-		if !ok || !within(part, whole) {
-			continue
-		}
-		network := networkOf(PoolName(ipam.PoolID{Network: space, Range: part}), name[i:])
-		found, ok := name[:i-1], true
-		if space != "" {
-			found, ok = strings.CutPrefix(found, network+"-")
-		}
-		id := ipam.PoolID{Network: space, Node: found, Range: part}
-		if ok && found != "" && (node == "" || node == found) && PoolName(id) == name {
-			return id, true
-		}
-	}
-	return ipam.PoolID{}, false
+	p, ok := (&PoolHead{Name: name, node: node, tails: nameEnds(name)}).In(space, whole)
+	return p.ID, ok
 }
 
 // prefixNamed reads a range as it appears in the name of a pool.

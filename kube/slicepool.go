@@ -40,6 +40,11 @@ type SlicePool struct {
 	Size        string // the prefix length of a slice, as "/26" or "26"
 	Allocations []slice.Allocation
 
+	// Network and Space are those of the ipam.SliceList that it was written for; Space
+	// is nil when it is not known: lists of older versions do not say.
+	Network string
+	Space   *string
+
 	// UID and Version are of the object that was read; "" of one that is to be made.
 	UID, Version string
 }
@@ -79,10 +84,15 @@ func (s *Store) SlicePool(ctx context.Context, name string) (*SlicePool, error) 
 }
 
 func (o *nodeSlicePool) slicePool() *SlicePool {
-	return &SlicePool{
+	p := &SlicePool{
 		Name: o.Metadata.Name, Range: o.Spec.Range, Size: o.Spec.SliceSize, Allocations: o.Status.Allocations,
-		UID: o.Metadata.UID, Version: o.Metadata.ResourceVersion,
+		Network: o.Metadata.Annotations[networkAnnotation],
+		UID:     o.Metadata.UID, Version: o.Metadata.ResourceVersion,
 	}
+	if space, ok := o.Metadata.Annotations[spaceAnnotation]; ok {
+		p.Space = &space
+	}
+	return p
 }
 
 func (o *nodeSlicePool) ident() identity { return o.Metadata.ident() }
@@ -108,6 +118,9 @@ func (s *Store) WriteSlicePool(ctx context.Context, p SlicePool) (*SlicePool, er
 		Metadata: objectMeta{Name: p.Name, Namespace: s.client.namespace, UID: p.UID, ResourceVersion: p.Version},
 		Spec:     nodeSlicePoolSpec{Range: p.Range, SliceSize: p.Size},
 		Status:   nodeSlicePoolStatus{Allocations: p.Allocations},
+	}
+	if p.Space != nil {
+		object.Metadata.Annotations = map[string]string{networkAnnotation: p.Network, spaceAnnotation: *p.Space}
 	}
 	if p.Allocations == nil {
 		object.Status.Allocations = []slice.Allocation{} // required by older definitions

@@ -30,6 +30,12 @@ const (
 	// nodeAnnotation has the name of the node that a pool is of: the name of the
 	// object does not tell where network and node end.
 	nodeAnnotation = group + "/node"
+
+	// networkAnnotation and spaceAnnotation have the network that a list of slices is
+	// of, and its network_name: the name of the object does not tell them apart, and
+	// the list may outlive the definition.
+	networkAnnotation = group + "/network"
+	spaceAnnotation   = group + "/network-name"
 )
 
 // The values of closedAnnotation.
