@@ -52,6 +52,9 @@ func sliceTasks(p kube.SlicePicture, flat []byte) ([]*sliceTask, []slice.Problem
 	var tasks []*sliceTask
 	for _, n := range networks {
 		for i, cut := range n.Cuts {
+			if !cut.Prefix().IsValid() {
+				continue
+			}
 			t := newSliceTask(n, i, cut, p.Lists)
 			if other := byName[t.name]; other != nil {
 				problems = append(problems, nameProblems(t, other, definitions)...)

@@ -218,7 +218,7 @@ func (v verbs) add(args *skel.CmdArgs) error {
 // which never fail because of that.
 func refuse(cfg *ipam.Config) error {
 	err := errors.Join(append(cfg.Invalid, cfg.ArgsErr)...)
-	if err == nil && cfg.SliceSize > 0 && cfg.Datastore != ipam.DatastoreKubernetes {
+	if err == nil && cfg.Sliced() && cfg.Datastore != ipam.DatastoreKubernetes {
 		// To ignore it would give out addresses of other nodes' slices.
 		err = fmt.Errorf("%w: node_slice_size: datastore is %s, and slices need %s; remove one of the two keys",
 			ipam.ErrInvalid, cfg.Datastore, ipam.DatastoreKubernetes)
@@ -319,7 +319,7 @@ const statusPause = 500 * time.Millisecond
 // ready makes one cheap request; where nodes have slices, one for each range, which
 // finds out whether this node has any.
 func (c *call) ready(ctx context.Context) error {
-	if c.cfg.SliceSize == 0 {
+	if !c.cfg.Sliced() {
 		return c.allocator.Store.Ready(ctx)
 	}
 	return c.allocator.Serves(ctx, c.cfg)

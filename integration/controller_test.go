@@ -28,6 +28,10 @@ func TestControllerGivesNodesTheirSlices(t *testing.T) {
 	s.define(s.namespace, "shared-two", Object{"cniVersion": "1.0.0", "name": "another-list", "plugins": []any{
 		Object{"type": "tuning"}, shared,
 	}})
+	dual := withIPAM(s.sliced("dual", "10.8.0.0/20", "/24", nil), Object{
+		"ipRanges": []Object{{"range": "fd00:8::/64", "node_slice_size": "/80", "range_start": "fd00:8::5"}},
+	})
+	s.define("default", "dual", dual)
 	s.control()
 
 	for _, node := range []string{"node-a", "node-b"} {
@@ -48,6 +52,8 @@ func TestControllerGivesNodesTheirSlices(t *testing.T) {
 	a.add(t, pod("p4"), bounded).gets(t, "10.6.1.10/22")
 	b.add(t, pod("p5"), bounded).gets(t, "10.6.3.1/22")
 	b.add(t, pod("p6"), shared).gets(t, "10.7.1.1/23")
+	a.add(t, pod("p8"), dual).gets(t, "10.8.0.1/20", "fd00:8::5/64")
+	b.add(t, pod("p9"), dual).gets(t, "10.8.1.1/20", "fd00:8:0:0:1::/64")
 	text := newNode(t, "node-c").add(t, pod("p7"), manual).fails(t, 11)
 	if !strings.Contains(text, "node-c") || !strings.Contains(text, "whereaboutsexample") {
 		t.Errorf("a node without a slice is told %q", text)
@@ -124,7 +130,9 @@ func TestControllerFollowsChanges(t *testing.T) {
 	s.eventually("node-a has its slice again", func() bool { return s.ownersOf("storage")["10.5.0.0/26"] == "node-a" })
 
 	a.del(t, pod("p1"), smaller).ok(t)
-	s.eventually("node-a moves, too", func() bool { return !slices.Contains(s.slicesOf("storage"), "10.5.0.0/26=node-a") && s.sliceOf("storage", "node-a") != "" })
+	s.eventually("node-a moves, too", func() bool {
+		return !slices.Contains(s.slicesOf("storage"), "10.5.0.0/26=node-a") && s.sliceOf("storage", "node-a") != ""
+	})
 
 	// With a broken definition everything stays.
 	before := s.slicesOf("storage")

@@ -68,7 +68,6 @@ type Config struct {
 
 	Overlap      bool // an address is unique in its whole address space
 	AllowDotZero bool
-	SliceSize    int // prefix length of a node's slice; 0 is off
 	SliceMax     int // most slices of a node in each range
 
 	Datastore  string // one of the Datastore constants
@@ -122,6 +121,7 @@ type configParser struct {
 	Sources
 	cfg   *Config
 	fatal []error
+	sizes []configValue // node_slice_size of each range, where it has one of its own
 }
 
 // ParseConfig reads and checks a configuration. It answers an error that wraps

@@ -3,8 +3,6 @@ package ipam
 import (
 	"fmt"
 	"net/netip"
-	"strconv"
-	"strings"
 )
 
 // sourceGiven reports whether anything names an address, right or wrong.
@@ -42,7 +40,7 @@ func (p *configParser) readAddresses(ipam configSection, given bool) {
 		gateways = append(gateways, p.fixed(entry))
 	}
 	p.reserve(gateways)
-	p.sliceSize(ipam.get("node_slice_size"))
+	p.sliceSizes(ipam.get("node_slice_size"))
 	p.sliceMax(ipam)
 }
 
@@ -91,15 +89,19 @@ func (p *configParser) addRange(s configSection, gateway netip.Addr) {
 		spec.Gateway = gateway.String()
 	}
 	r, warnings, err := ParseRange(spec)
+	size := configValue{}
+	if s.place == inRange {
+		size = s.get("node_slice_size")
+	}
 	p.cfg.Warnings = append(p.cfg.Warnings, warnings...)
 	if err == nil {
-		p.cfg.Ranges = append(p.cfg.Ranges, r)
+		p.cfg.Ranges, p.sizes = append(p.cfg.Ranges, r), append(p.sizes, size)
 		return
 	}
 	bare, _, bareErr := ParseRange(RangeSpec{Range: spec.Range, Key: spec.Key})
 	from := s.get("range").from
 	if bareErr == nil {
-		p.cfg.Ranges = append(p.cfg.Ranges, bare)
+		p.cfg.Ranges, p.sizes = append(p.cfg.Ranges, bare), append(p.sizes, size)
 		from = s.get("exclude").from
 	}
 	p.invalid(fmt.Errorf("%w%s", err, inFlatFile(from)))
@@ -157,63 +159,5 @@ func (p *configParser) reserve(gateways []netip.Addr) {
 	}
 	for i, r := range p.cfg.Ranges {
 		p.cfg.Ranges[i] = r.Reserve(taken...)
-	}
-}
-
-// sliceSize reads node_slice_size, which every range has to be able to take.
-func (p *configParser) sliceSize(v configValue) {
-	if jsonEmpty(v.raw) {
-		return
-	}
-	found := strings.TrimSpace(string(v.raw))
-	if jsonKindOf(v.raw) == jsonString {
-		found = strings.TrimSpace(v.text())
-	}
-	label := v.label + inFlatFile(v.from)
-	size, err := strconv.Atoi(strings.TrimPrefix(found, "/"))
-	if err != nil || size < 0 {
-		p.invalid(invalidKey(label, `%q is not a prefix length; write one like "/26" or "26"`, shortenValue(found)))
-		return
-	}
-	if size == 0 {
-		return
-	}
-	for _, r := range p.cfg.Ranges {
-		if size < r.Prefix.Bits() || size > r.Prefix.Addr().BitLen() {
-			p.invalid(invalidKey(label, `a slice of "/%d" cannot be cut from range %s; %s`, size, r.Prefix, sliceSizes(p.cfg.Ranges)))
-			return
-		}
-	}
-	p.cfg.SliceSize = size
-}
-
-// sliceSizes says which sizes suit all ranges: each is cut by the same.
-func sliceSizes(ranges []Range) string {
-	shortest, longest := 0, 128
-	for _, r := range ranges {
-		shortest, longest = max(shortest, r.Prefix.Bits()), min(longest, r.Prefix.Addr().BitLen())
-	}
-	if shortest > longest {
-		return "no size suits all ranges of this network; put them into networks of their own, with a size for each"
-	}
-	return fmt.Sprintf(`use "/%d" to "/%d"`, shortest, longest)
-}
-
-// sliceMax reads node_slice_max.
-func (p *configParser) sliceMax(ipam configSection) {
-	p.cfg.SliceMax = 1
-	if !ipam.has("node_slice_max") {
-		return
-	}
-	v := ipam.get("node_slice_max")
-	label := v.label + inFlatFile(v.from)
-	n, err := strconv.Atoi(strings.TrimSpace(string(v.raw)))
-	if err != nil || n < 1 {
-		p.invalid(invalidKey(label, "%s is not a number of slices; write 1 or more", shortenValue(string(v.raw))))
-		return
-	}
-	p.cfg.SliceMax = n
-	if !ipam.has("node_slice_size") {
-		p.warnf("%s is ignored: node_slice_size is not set; set it or remove this key", label)
 	}
 }

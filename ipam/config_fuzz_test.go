@@ -58,6 +58,6 @@ func releaseView(cfg *Config) string {
 	if cfg == nil {
 		return ""
 	}
-	return fmt.Sprint(cfg.Name, cfg.NetworkName, prefixesOf(cfg.Ranges), cfg.SliceSize, cfg.Datastore, cfg.Kubeconfig,
+	return fmt.Sprint(cfg.Name, cfg.NetworkName, prefixesOf(cfg.Ranges), sliceSizesOf(cfg.Ranges), cfg.Datastore, cfg.Kubeconfig,
 		cfg.Node, cfg.Pod, cfg.ValidAttachments != nil, cfg.Fixed, cfg.Requested, cfg.Invalid, cfg.ArgsErr, cfg.Warnings)
 }

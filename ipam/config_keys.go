@@ -110,6 +110,7 @@ var configKeys = []configKey{
 	{place: inRange, name: "range_end", typ: aString},
 	{place: inRange, name: "exclude", typ: aStringList},
 	{place: inRange, name: "gateway", typ: aString},
+	{place: inRange, name: "node_slice_size", typ: aPrefixLength},
 
 	{place: inAddress, name: "address", typ: aString},
 	{place: inAddress, name: "gateway", typ: aString},

@@ -35,7 +35,7 @@ func TestInlineWinsFieldByField(t *testing.T) {
 			cfg := flatHost(flat).mustParse(t, test.conf)
 			got, _ := json.Marshal([]any{
 				cfg.Ranges[0].First, cfg.Gateway, cfg.NetworkName, cfg.Overlap, cfg.AllowDotZero, cfg.LogLevel,
-				cfg.DNS.Domain, strings.Join(cfg.DNS.Nameservers, " "), cfg.Kubeconfig, cfg.SliceSize,
+				cfg.DNS.Domain, strings.Join(cfg.DNS.Nameservers, " "), cfg.Kubeconfig, cfg.Ranges[0].SliceSize,
 			})
 			line := strings.NewReplacer(`"`, "", "[", "", "]", "", ",", "|").Replace(string(got))
 			wantEqual(t, "configuration", prefixesOf(cfg.Ranges)+"|"+line, test.want)

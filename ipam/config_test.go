@@ -175,7 +175,7 @@ func TestDefaults(t *testing.T) {
 	wantEqual(t, "LocalPath", cfg.LocalPath, "/var/lib/cni/whereabouts/whereabouts.db")
 	wantEqual(t, "RunDirectory", cfg.RunDirectory, "/run/whereabouts")
 	wantEqual(t, "StateDirectory", cfg.StateDirectory, "/var/lib/cni/whereabouts")
-	wantEqual(t, "SliceSize", cfg.SliceSize, 0)
+	wantEqual(t, "Sliced", cfg.Sliced(), false)
 	wantEqual(t, "FlatFile", cfg.FlatFile, "")
 	wantEqual(t, "Pod", cfg.Pod, PodArgs{})
 	wantEqual(t, "Gateway", cfg.Gateway, netip.Addr{})
@@ -231,7 +231,7 @@ func TestSliceSize(t *testing.T) {
 		`0`: 0, `"0"`: 0, `""`: 0, `null`: 0,
 	} {
 		cfg := configHost{env: inPod}.mustParse(t, `"range": "10.0.0.0/24", "node_slice_size": `+written)
-		wantEqual(t, "slice size of "+written, cfg.SliceSize, want)
+		wantEqual(t, "slice size of "+written, cfg.Ranges[0].SliceSize, want)
 	}
 }
 

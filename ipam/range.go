@@ -42,6 +42,7 @@ type Range struct {
 	First, Last  netip.Addr   // the lowest and the highest address inside the bounds
 	Gateway      netip.Addr   // of this range; zero when there is none
 	AllowDotZero bool
+	SliceSize    int // prefix length of a node's slice; 0 is off
 
 	// blocked is never handed out dynamically: excludes, gateways and other
 	// reserved addresses; sorted, without overlaps.

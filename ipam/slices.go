@@ -44,21 +44,29 @@ type NodeSlice struct {
 	Range netip.Prefix // masked
 }
 
-// SliceLists names the lists of slices of the ranges, in their order; none when
-// slices are off.
+// Sliced reports whether nodes have slices of any of the ranges.
+func (c *Config) Sliced() bool {
+	return slices.ContainsFunc(c.Ranges, func(r Range) bool { return r.SliceSize > 0 })
+}
+
+// SliceLists names the lists of slices of the ranges that are cut, in their order.
 func (c *Config) SliceLists() []SliceList {
-	if c.SliceSize == 0 {
-		return nil
+	var lists []SliceList
+	for i, r := range c.Ranges {
+		if r.SliceSize > 0 {
+			lists = append(lists, c.sliceList(i))
+		}
 	}
+	return lists
+}
+
+// sliceList names the list of slices of a range.
+func (c *Config) sliceList(i int) SliceList {
 	network := c.NetworkName
 	if network == "" {
 		network = c.Name
 	}
-	var lists []SliceList
-	for i, r := range c.Ranges {
-		lists = append(lists, SliceList{Space: c.NetworkName, Network: network, Range: r.Prefix, First: i == 0})
-	}
-	return lists
+	return SliceList{Space: c.NetworkName, Network: network, Range: c.Ranges[i].Prefix, First: i == 0}
 }
 
 // listing is what a batch knows of a list of slices.
@@ -131,10 +139,10 @@ type site struct {
 // the whole range, or the node's slices of it.
 func (c *Config) sites(i int, node string, known map[SliceList]listing) ([]site, error) {
 	r := c.Ranges[i]
-	if c.SliceSize == 0 {
+	if r.SliceSize == 0 {
 		return []site{{c.PoolOf(r), r}}, nil
 	}
-	list := c.SliceLists()[i]
+	list := c.sliceList(i)
 	l := known[list]
 	if l.err != nil {
 		return nil, l.err
@@ -169,10 +177,10 @@ func (c *Config) sites(i int, node string, known map[SliceList]listing) ([]site,
 func (c *Config) siteOf(i int, a netip.Addr, known map[SliceList]listing) (site, error) {
 	r := c.Ranges[i]
 	whole := site{c.PoolOf(r), r}
-	if c.SliceSize == 0 || !r.Eligible(a) {
+	if r.SliceSize == 0 || !r.Eligible(a) {
 		return whole, nil
 	}
-	list := c.SliceLists()[i]
+	list := c.sliceList(i)
 	l := known[list]
 	if l.err != nil {
 		return site{}, l.err

@@ -41,7 +41,7 @@ func (v *verification) verify(ctx context.Context, address netip.Addr) error {
 	if !inside {
 		return nil
 	}
-	if v.cfg.SliceSize > 0 {
+	if v.cfg.Sliced() {
 		// The node knows which slice it was taken from.
 		for _, h := range v.allocator.recall(v.owner).own() {
 			if h.Address == address && h.Pool.Node != "" {
@@ -70,8 +70,8 @@ func (v *verification) inRange(ctx context.Context, i int, address netip.Addr) (
 	if !r.Contains(address) {
 		return false, nil
 	}
-	if v.cfg.SliceSize > 0 {
-		list := v.cfg.SliceLists()[i]
+	if r.SliceSize > 0 {
+		list := v.cfg.sliceList(i)
 		l := v.known[list]
 		if l.err != nil {
 			return false, l.err

@@ -63,7 +63,7 @@ type poolClaim struct {
 	anyRange    bool // the ranges are open
 	overlap     bool
 	overlapOpen bool
-	slice       int // node_slice_size, 0 is off
+	sizes       map[netip.Prefix]int // node_slice_size of the ranges that have one
 	sliceOpen   bool
 }
 
@@ -93,7 +93,7 @@ func (c *poolClaim) names(id ipam.PoolID) certainty {
 		switch {
 		case id.Node == "" && r == id.Range:
 			inRange = yes
-		case id.Node != "" && within(id.Range, r) && c.slice > 0:
+		case id.Node != "" && within(id.Range, r) && c.sizes[r] > 0:
 			inRange = yes
 		case id.Node != "" && within(id.Range, r) && c.sliceOpen:
 			inRange = max(inRange, maybe)
@@ -187,8 +187,8 @@ func (d *definitions) sliceOf(name string, slice netip.Prefix) (ipam.PoolID, boo
 	tail := nameTail(slice)
 	for i := range d.claims {
 		c := &d.claims[i]
-		cut := func(r netip.Prefix) bool { return within(slice, r) }
-		if c.anyNetwork || c.slice != slice.Bits() || !slices.ContainsFunc(c.ranges, cut) {
+		cut := func(r netip.Prefix) bool { return within(slice, r) && c.sizes[r] == slice.Bits() }
+		if c.anyNetwork || !slices.ContainsFunc(c.ranges, cut) {
 			continue
 		}
 		network := networkOf(PoolName(ipam.PoolID{Network: c.network, Range: slice}), tail)

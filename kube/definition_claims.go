@@ -74,7 +74,12 @@ func readClaim(plugin, flat []byte) (c *poolClaim, clear bool) {
 	if cfg.Datastore != ipam.DatastoreKubernetes {
 		return nil, clear
 	}
-	c = &poolClaim{network: cfg.NetworkName, ranges: prefixes(cfg), overlap: cfg.Overlap, slice: cfg.SliceSize}
+	c = &poolClaim{network: cfg.NetworkName, ranges: prefixes(cfg), overlap: cfg.Overlap, sizes: map[netip.Prefix]int{}}
+	for _, r := range cfg.Ranges {
+		if r.SliceSize > 0 {
+			c.sizes[r.Prefix] = r.SliceSize
+		}
+	}
 	if hidden {
 		other, _, err := readAs(plugin, flat, hiddenFiles[1])
 		if err != nil {
@@ -101,7 +106,7 @@ var hiddenFiles = [2]string{
 func (c *poolClaim) open(other *ipam.Config) {
 	c.anyNetwork = c.network != other.NetworkName
 	c.overlapOpen = c.overlap != other.Overlap
-	c.sliceOpen = c.slice == 0
+	c.sliceOpen = len(c.sizes) == 0
 	common := slices.DeleteFunc(slices.Clone(c.ranges), func(p netip.Prefix) bool {
 		return !slices.Contains(prefixes(other), p)
 	})

@@ -1,12 +1,15 @@
 package slice
 
 import (
-	"math"
 	"math/big"
 	"net/netip"
 )
 
-// Load is how full a slice of a node is, in addresses.
+// maxCapacity is the most addresses that a slice is said to have: enough to tell full
+// from empty, and few enough to add them up.
+const maxCapacity = 1 << 40
+
+// Load is how full a slice of a node is, in addresses. Size is what Cut.Capacity says.
 type Load struct{ Size, Used int }
 
 // Wanted is how many slices a node asks for that has these, from the lowest to the
@@ -20,7 +23,7 @@ func Wanted(loads []Load) int {
 	}
 	free := 0
 	for _, l := range loads {
-		free = addCapped(free, max(l.Size-l.Used, 0))
+		free += max(l.Size-l.Used, 0)
 	}
 	reserve := max(loads[n-1].Size/8, 1)
 	if free < reserve {
@@ -33,17 +36,9 @@ func Wanted(loads []Load) int {
 	return n
 }
 
-func addCapped(a, b int) int {
-	if a > math.MaxInt/4-b {
-		return math.MaxInt / 4
-	}
-	return a + b
-}
-
-// Capacity is how many addresses of a slice a node may hand out, at most a quarter of
-// the largest int: enough to tell full from empty.
+// Capacity is how many addresses of a slice a node may hand out, at most 2^40.
 func (c Cut) Capacity(p netip.Prefix) int {
-	least := math.MaxInt / 4
+	least := maxCapacity
 	for _, r := range c.ranges {
 		part, ok := r.Within(p)
 		if !ok {

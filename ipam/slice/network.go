@@ -37,8 +37,9 @@ type Parsed struct {
 type Network struct {
 	Name  string // of the slice pool: network_name, else the name of the CNI network
 	Space string // network_name, in front of the names of pools; "" is the default address space
-	// Cuts is one for each range, in their order. The slice pool of the first one
-	// has the network's name, those of the others their range in theirs too.
+	// Cuts is one for each range, in their order; the zero Cut for one that is not
+	// to be cut. The slice pool of the first one has the network's name, those of the
+	// others their range in theirs too.
 	Cuts        []Cut
 	Max         int      // most slices of a node in each range
 	Definitions []string // namespace/name, the oldest first
@@ -101,7 +102,7 @@ func toCut(parsed Parsed) (*ipam.Config, error) {
 	switch {
 	case len(broken) > 0:
 		return nil, errors.Join(broken...)
-	case cfg.SliceSize == 0 || len(cfg.Ranges) == 0:
+	case !cfg.Sliced():
 		return nil, nil
 	case !inKubernetes:
 		return nil, invalid("node_slice_size", "datastore is %s, and slices need %s; remove one of the two keys",
@@ -135,7 +136,6 @@ func disjoint(ranges []ipam.Range) error {
 // draft is a network in the making.
 type draft struct {
 	space  string
-	size   int
 	max    int
 	ranges [][]ipam.Range // by position: as each definition sees it
 	first  Definition
@@ -146,7 +146,7 @@ type draft struct {
 func join(drafts map[string]*draft, d Definition, cfg *ipam.Config) error {
 	n := drafts[nameOf(cfg)]
 	if n == nil {
-		n = &draft{space: cfg.NetworkName, size: cfg.SliceSize, first: d}
+		n = &draft{space: cfg.NetworkName, first: d}
 		drafts[nameOf(cfg)] = n
 	} else if err := n.accepts(cfg); err != nil {
 		return err
@@ -166,7 +166,8 @@ func join(drafts map[string]*draft, d Definition, cfg *ipam.Config) error {
 
 // accepts answers what a configuration says otherwise than the network it belongs to.
 func (n *draft) accepts(cfg *ipam.Config) error {
-	have, want := prefixes(cfg.Ranges), n.prefixes()
+	have, want := prefixes(cfg.Ranges), prefixes(n.seen())
+	haveSize, wantSize := sizes(cfg.Ranges), sizes(n.seen())
 	switch {
 	case cfg.NetworkName != n.space:
 		return invalid("network_name", "%q is here, but %q in %s, whose slice pool is named %s too; write the same one or choose another name",
@@ -174,19 +175,20 @@ func (n *draft) accepts(cfg *ipam.Config) error {
 	case have != want:
 		return invalid("range", "%s is here, but %s in %s, which shares network %s; write the same ranges or choose another network_name",
 			have, want, n.first, nameOf(cfg))
-	case cfg.SliceSize != n.size:
-		return invalid("node_slice_size", `"/%d" is here, but "/%d" in %s, which shares network %s; write the same size or choose another network_name`,
-			cfg.SliceSize, n.size, n.first, nameOf(cfg))
+	case haveSize != wantSize:
+		return invalid("node_slice_size", `%s is here, but %s in %s, which shares network %s; write the same size or choose another network_name`,
+			haveSize, wantSize, n.first, nameOf(cfg))
 	}
 	return nil
 }
 
-func (n *draft) prefixes() string {
+// seen is the ranges as the first definition sees them.
+func (n *draft) seen() []ipam.Range {
 	var ranges []ipam.Range
 	for _, views := range n.ranges {
 		ranges = append(ranges, views[0])
 	}
-	return prefixes(ranges)
+	return ranges
 }
 
 func prefixes(ranges []ipam.Range) string {
@@ -197,13 +199,26 @@ func prefixes(ranges []ipam.Range) string {
 	return strings.Join(texts, ", ")
 }
 
+// sizes is how ranges are cut, in words: one size if all have the same.
+func sizes(ranges []ipam.Range) string {
+	var texts []string
+	for _, r := range ranges {
+		texts = append(texts, fmt.Sprintf(`"/%d"`, r.SliceSize))
+	}
+	if len(slices.Compact(slices.Clone(texts))) == 1 {
+		return texts[0]
+	}
+	return strings.Join(texts, ", ")
+}
+
 func (n *draft) network(name string) Network {
 	out := Network{Name: name, Space: n.space, Max: max(n.max, 1), Definitions: n.names}
 	for _, views := range n.ranges {
-		// ParseConfig leaves SliceSize 0 unless it suits every range.
-		if c, err := New(n.size, views[0], views[1:]...); err == nil {
-			out.Cuts = append(out.Cuts, c)
+		c := Cut{}
+		if size := views[0].SliceSize; size > 0 {
+			c, _ = New(size, views[0], views[1:]...) // ParseConfig lets only sizes pass that suit
 		}
+		out.Cuts = append(out.Cuts, c)
 	}
 	return out
 }

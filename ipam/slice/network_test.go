@@ -61,6 +61,14 @@ func TestNetworks(t *testing.T) {
 			says: "several ranges", list: []Definition{define(1, "a", `net|"range": "10.0.0.5/20", "ipRanges": [{"range": "10.9.0.0/20"}, {"range": "fd00::/28"}], "node_slice_size": 30`)},
 			want: []string{"net 10.0.0.0/20/30 10.9.0.0/20/30 fd00::/28/30 max 1 of ns/a"},
 		},
+		{
+			says: "a size for each range", list: []Definition{define(1, "a", `net|"range": "10.0.0.5/20", "node_slice_size": 24, "ipRanges": [{"range": "fd00::/64", "node_slice_size": 80}]`)},
+			want: []string{"net 10.0.0.0/20/24 fd00::/64/80 max 1 of ns/a"},
+		},
+		{
+			says: "a size for one range alone", list: []Definition{define(1, "a", `net|"range": "10.0.0.5/20", "ipRanges": [{"range": "fd00::/64", "node_slice_size": 80}]`)},
+			want: []string{"net invalid Prefix/0 fd00::/64/80 max 1 of ns/a"},
+		},
 		{says: "several plugins in a list", list: []Definition{define(1, "a", "net|"+plain, "net|"+plain)}, want: []string{"net 10.0.0.0/24/26 max 1 of ns/a"}},
 		{
 			says: "networks without a network name", list: []Definition{define(2, "a", "one|"+plain), define(1, "b", "two|"+plain)},
@@ -81,7 +89,7 @@ func TestNetworks(t *testing.T) {
 		{says: "a size that is too long", list: []Definition{define(1, "a", `net|"range": "192.168.2.0/24", "node_slice_size": 33`)}, problems: map[string][]string{"a": {`"/33"`, `use "/24" to "/32"`}}},
 		{
 			says: "a size for both families", list: []Definition{define(1, "a", `net|"range": "192.168.2.0/24", "ipRanges": [{"range": "fd00::/64"}], "node_slice_size": 26`)},
-			problems: map[string][]string{"a": {"fd00::/64", "no size suits all ranges", "networks of their own"}},
+			problems: map[string][]string{"a": {"fd00::/64", "no size suits all ranges", "of their own"}},
 		},
 		{says: "a range that is no CIDR", list: []Definition{define(1, "a", `net|"range": "10.0.0.0", "node_slice_size": 26`)}, problems: map[string][]string{"a": {"range", `"10.0.0.0"`}}},
 		{says: "an exclude that does not parse", list: []Definition{define(1, "a", "net|"+plain+`, "exclude": ["x"]`)}, problems: map[string][]string{"a": {"exclude[0]", `"x"`}}},
