@@ -91,3 +91,13 @@ func nodePoolEnding(name, node, space string, end nameEnd) (ipam.PoolID, bool) {
 	id := ipam.PoolID{Network: space, Node: found, Range: end.part}
 	return id, ok && found != "" && (node == "" || node == found) && PoolName(id) == name
 }
+
+// HeadOf is the head of a pool with all that we write into it.
+func HeadOf(p NodePool) *PoolHead {
+	head := &PoolHead{Name: PoolName(p.ID), State: p.State, UID: p.UID, Version: p.Version, node: p.ID.Node}
+	if p.State != slice.Closing && p.State != slice.Closed {
+		head.State = slice.Unknown
+	}
+	head.tails = nameEnds(head.Name)
+	return head
+}
