@@ -97,7 +97,7 @@ func (c *Config) RangesOf(id PoolID) []Range {
 		switch {
 		case id.Node == "" && r.Prefix == id.Range:
 			found = append(found, r)
-		case id.Node != "" && c.SliceSize > 0 && r.Prefix.Overlaps(id.Range):
+		case id.Node != "" && r.SliceSize > 0 && r.Prefix.Overlaps(id.Range):
 			if part, ok := r.Within(id.Range); ok {
 				found = append(found, part)
 			}

@@ -121,7 +121,7 @@ func (l *linter) oddities(r lintRange) {
 
 // slicing answers how many slices a range is cut into, and of how many addresses.
 func slicing(r lintRange) (n, each string) {
-	size := r.cfg.SliceSize
+	size := r.SliceSize
 	if size == 0 || size < r.Prefix.Bits() || size > r.Prefix.Addr().BitLen() {
 		return "", ""
 	}
