@@ -41,8 +41,8 @@ func Command(env Env) *cli.Command {
 		Subcommands: []*cli.Command{
 			showCommand(env), checkCommand(env), releaseCommand(env), reserveCommand(env), lintCommand(env), completionCommand(env),
 		},
-		OnUsageError:    usageError,
-		BashComplete:    completeCommands,
+		OnUsageError: usageError,
+		BashComplete: completeCommands,
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return cli.ShowSubcommandHelp(c)

@@ -105,6 +105,7 @@ func TestDatastoreIsFound(t *testing.T) {
 		"broken flat file":       {nil, map[string]string{flat: `{`}, nil, 2, "flat file"},
 		"option over flat file":  {nil, map[string]string{flat: `{"datastore": "local", "local_path": "/nowhere"}`}, []string{"--kubeconfig", kubeconfig}, 0, "10.7.0.0/24"},
 		"local over environment": {map[string]string{"KUBECONFIG": kubeconfig}, nil, []string{"--local", l.path}, 0, "10.0.0.0/24"},
+		"local over flat file":   {nil, map[string]string{flat: `{"datastore": "local", "local_path": "/nowhere"}`}, []string{"--local", l.path}, 0, "10.0.0.0/24"},
 		"own kubeconfig":         {map[string]string{"HOME": "/home/me"}, map[string]string{"/home/me/.kube/config": ""}, nil, 2, "/home/me/.kube/config"},
 		"none":                   {nil, nil, nil, 2, "no cluster found"},
 	} {
@@ -119,6 +120,16 @@ func TestDatastoreIsFound(t *testing.T) {
 		if a.exit != test.exit || !strings.Contains(a.stdout+a.stderr, test.says) {
 			t.Errorf("%s: want exit %d and %q: %+v", name, test.exit, test.says, a)
 		}
+	}
+}
+
+func TestReservedAddressWithoutItsReservation(t *testing.T) {
+	c := newStillCluster(t)
+	c.pool("kube-system", "10.0.0.0-24", "10.0.0.0/24", object{"3": object{"id": "reserved:a printer", "podref": ""}})
+	s := newShell(t)
+	a := s.run("check", "-o", "yaml", "--kubeconfig", c.kubeconfig(t))
+	if a.exit != 1 || !strings.Contains(a.stdout, "kind: half-record") || !strings.Contains(a.stdout, "safe: false") {
+		t.Errorf("%+v", a)
 	}
 }
 

@@ -26,22 +26,26 @@ func TestReservedAddressSurvivesTheCleanUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("no API server in short tests")
 	}
-	cp := testenv.Start(t) // the clean-up is for the whole cluster
-	cp.ApplyCRDs(t, "../../manifests/crds")
-	kubeconfig := cp.Kubeconfig(t, testenv.Options{Namespace: cp.Namespace(t)})
+	cp := ipcontrol.Shared.ControlPlane(t)
+	namespace := cp.Namespace(t)
+	kubeconfig := cp.Kubeconfig(t, testenv.Options{Namespace: namespace})
 	steps := []struct {
 		args []string
 		says string
 	}{
-		{[]string{"ip-control", "reserve", "10.0.0.7", "--for", "a robot", "--pool", "10.0.0.0/24"}, "is kept out of circulation"},
-		{[]string{"reconcile", "--once"}, ""},
-		{[]string{"kubectl-whereabouts", "show", "10.0.0.7"}, `for "a robot"`},
+		{[]string{"ip-control", "reserve", "10.77.0.7", "--for", "a robot", "--pool", "10.77.0.0/24"}, "is kept out of circulation"},
+		{[]string{"reconcile", "--once", "--grace", "1s"}, ""},
+		{[]string{"kubectl-whereabouts", "show", "10.77.0.7"}, `for "a robot"`},
 		{[]string{"ip-control", "check"}, "no problems"},
-		{[]string{"ip-control", "release", "10.0.0.7", "--yes"}, "freed 10.0.0.7"},
-		{[]string{"ip-control", "show", "10.0.0.7"}, "is free"},
+		{[]string{"ip-control", "release", "10.77.0.7", "--yes"}, "freed 10.77.0.7"},
+		{[]string{"ip-control", "show", "10.77.0.7"}, "is free"},
 	}
 	for _, step := range steps {
-		stdout, stderr, exit := call(t, "whereabouts", append(step.args, "--kubeconfig", kubeconfig)...)
+		args := append(step.args, "--kubeconfig", kubeconfig)
+		if step.args[0] != "reconcile" { // which is for the whole cluster
+			args = append(args, "-n", namespace)
+		}
+		stdout, stderr, exit := call(t, "whereabouts", args...)
 		if exit != 0 || !strings.Contains(stdout, step.says) {
 			t.Fatalf("%v: exit %d, %s%s", step.args, exit, stdout, stderr)
 		}
