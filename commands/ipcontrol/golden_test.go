@@ -230,14 +230,14 @@ func TestWatchPrintsChangesAlone(t *testing.T) {
 	l.take(id, true, map[string]ipam.Record{"10.0.0.1": record("a/b", "c", time.Hour)})
 	s := newShell(t)
 	looks := 0
-	ctx, a := s.watch(l.path, func() bool {
+	a, err := s.watch(l.path, func() bool {
 		if looks++; looks == 3 {
 			l.take(id, true, map[string]ipam.Record{"10.0.0.2": record("a/c", "d", time.Hour)})
 		}
 		return looks < 6
 	})
-	if ctx != nil || strings.Count(a, "RANGE") != 2 || !strings.Contains(a, "   254     1") || !strings.Contains(a, "   254     2") {
-		t.Errorf("%v: %s", ctx, a)
+	if err != nil || strings.Count(a, "RANGE") != 2 || !strings.Contains(a, "   254     1") || !strings.Contains(a, "   254     2") {
+		t.Errorf("%v: %s", err, a)
 	}
 }
 

@@ -245,7 +245,7 @@ func reply(w http.ResponseWriter, code int, body any) {
 }
 
 // watch runs show --watch; before each next look it asks whether to go on.
-func (s *shell) watch(path string, goOn func() bool) (error, string) {
+func (s *shell) watch(path string, goOn func() bool) (string, error) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
 	var stdout, stderr bytes.Buffer
@@ -263,5 +263,6 @@ func (s *shell) watch(path string, goOn func() bool) (error, string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return shower{options: o, access: a}.again(ctx, time.Second), stdout.String()
+	err = shower{options: o, access: a}.again(ctx, time.Second)
+	return stdout.String(), err
 }
