@@ -286,7 +286,7 @@ func (w *sliceWorld) plug(node, list, pod string) (ipam.PoolID, bool) {
 	for _, a := range stored.Allocations {
 		if a.NodeName == node {
 			id := ipam.PoolID{Node: node, Range: netip.MustParsePrefix(a.SliceRange)}
-			for range w.rnd.IntN(20) { // it is held
+			for range w.rnd.IntN(20) * w.rnd.IntN(12) { // it is held
 				w.turn.wait()
 			}
 			w.turn.wait()

@@ -27,7 +27,7 @@ const threeSlices = `"range": "10.0.0.0/24", "node_slice_size": "/26", "exclude"
 // Controllers that are killed at any request, plugins that are held at any, and nodes
 // and definitions that come and go, in random order.
 func TestControllersShareTheWorld(t *testing.T) {
-	for seed := range uint64(150) {
+	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) { crowd(t, newSliceWorld(t, seed), seed) })
 		if t.Failed() {
 			return
@@ -43,8 +43,9 @@ func crowd(t *testing.T, w *sliceWorld, seed uint64) {
 	ctx := t.Context()
 	for range 2 {
 		group.Go(func() {
+			w.turn.wait()
 			for !over {
-				c := w.controller(w.rnd.IntN(2) == 0, w.rnd.IntN(40))
+				c := w.controller(w.rnd.IntN(2) == 0, w.rnd.IntN(120))
 				for !over {
 					if err := c.pass(ctx); errors.Is(err, errKilled) {
 						break
@@ -69,16 +70,17 @@ func crowd(t *testing.T, w *sliceWorld, seed uint64) {
 	}
 	group.Go(func() {
 		for !over {
-			for range 10 {
+			for range w.rnd.IntN(80) {
 				w.turn.wait()
 			}
+			w.turn.wait()
 			name := names[w.rnd.IntN(len(names))]
 			if w.nodes[name] {
 				delete(w.nodes, name)
 			} else {
 				w.nodes[name] = true
 			}
-			if w.rnd.IntN(8) == 0 {
+			if w.rnd.IntN(5) == 0 {
 				if _, there := w.definitions["net"]; there {
 					delete(w.definitions, "net")
 				} else {
@@ -87,7 +89,7 @@ func crowd(t *testing.T, w *sliceWorld, seed uint64) {
 			}
 		}
 	})
-	for range 1500 {
+	for range 4000 {
 		synctest.Wait()
 		w.turn.next(w.rnd)
 	}
