@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,15 +39,15 @@ func TestControllersShareTheWorld(t *testing.T) {
 func crowd(t *testing.T, w *sliceWorld, seed uint64) {
 	w.define("net", threeSlices)
 	w.nodes = map[string]bool{"a": true, "b": true}
-	var over bool
+	var over atomic.Bool
 	var group sync.WaitGroup
 	ctx := t.Context()
 	for range 2 {
 		group.Go(func() {
 			w.turn.wait()
-			for !over {
+			for !over.Load() {
 				c := w.controller(w.rnd.IntN(2) == 0, w.rnd.IntN(120))
-				for !over {
+				for !over.Load() {
 					if err := c.pass(ctx); errors.Is(err, errKilled) {
 						break
 					}
@@ -57,7 +58,7 @@ func crowd(t *testing.T, w *sliceWorld, seed uint64) {
 	names := []string{"a", "b", "c", "d", "e"}
 	for _, node := range names {
 		group.Go(func() {
-			for i := 0; !over; i++ {
+			for i := 0; !over.Load(); i++ {
 				pod := fmt.Sprint(node, i)
 				if id, ok := w.plug(node, "net", pod); ok {
 					for range w.rnd.IntN(30) {
@@ -69,7 +70,7 @@ func crowd(t *testing.T, w *sliceWorld, seed uint64) {
 		})
 	}
 	group.Go(func() {
-		for !over {
+		for !over.Load() {
 			for range w.rnd.IntN(80) {
 				w.turn.wait()
 			}
@@ -93,7 +94,7 @@ func crowd(t *testing.T, w *sliceWorld, seed uint64) {
 		synctest.Wait()
 		w.turn.next(w.rnd)
 	}
-	over = true
+	over.Store(true)
 	for {
 		synctest.Wait()
 		if !w.turn.next(w.rnd) {
