@@ -24,12 +24,19 @@ type view interface {
 	stored
 	reclaim.Cluster
 	reclaim.Networks
+	Ranges(ipam.PoolID) []ipam.Range
 }
 
 // reconciler puts the parts together, without a schedule.
 func (r reconcileRole) reconciler(v view, events reclaim.Recorder, m *metrics) *reconciler {
 	live := kube.Live(r.client)
 	return &reconciler{
+		status: &statusKeeper{
+			stored: v, ranges: v.Ranges, now: r.process.Now, log: r.log,
+			write: func(ctx context.Context, namespace string, id ipam.PoolID, u ipam.Usage) error {
+				return kube.NewStore(r.client.In(namespace), nil).WriteStatus(ctx, id, u)
+			},
+		},
 		stored: v, figures: newReconcileFigures(m), heart: newHeart(r.process.Now), now: r.process.Now, log: r.log,
 		newClean: func(namespace string) cleaner {
 			return namespaceCleaner{&reclaim.Reclaimer{

@@ -78,7 +78,8 @@ func (r passReason) loud() bool { return r == passStart || r == passSchedule }
 type reconciler struct {
 	stored   stored
 	newClean func(namespace string) cleaner
-	schedule *schedule // nil: never on its own
+	schedule *schedule     // nil: never on its own
+	status   *statusKeeper // nil: nobody counts
 	figures  *reconcileFigures
 	heart    *heart
 	now      func() time.Time
@@ -97,6 +98,9 @@ func (r *reconciler) run(ctx context.Context) {
 	}
 	for reason := passStart; ctx.Err() == nil; {
 		last := r.pass(ctx, reason)
+		if reason == passStart {
+			r.status.keep(ctx, last.Freed > 0)
+		}
 		reason = r.wait(ctx, last)
 	}
 }
@@ -131,6 +135,9 @@ func (r *reconciler) wait(ctx context.Context, last outcome) passReason {
 		if now.Before(r.scheduled) { // the clock was set back
 			r.scheduled = now
 		}
+		if reached(now, r.status.due()) {
+			r.status.keep(ctx, false)
+		}
 		schedule := r.nextScheduled()
 		due := r.nextDue(last)
 		switch {
@@ -149,7 +156,7 @@ func (r *reconciler) wait(ctx context.Context, last outcome) passReason {
 			}
 		case <-r.rescheduled():
 			r.scheduled = r.now()
-		case <-time.After(untilFirst(now, schedule, change, due)):
+		case <-time.After(untilFirst(now, schedule, change, due, r.status.due())):
 		}
 	}
 	return ""

@@ -28,6 +28,7 @@ func (r *reconciler) once(ctx context.Context, grace time.Duration) error {
 			result = r.pass(ctx, passDue)
 		}
 	}
+	r.status.keep(ctx, true)
 	switch {
 	case ctx.Err() != nil:
 		return nil

@@ -65,6 +65,8 @@ type poolClaim struct {
 	overlapOpen bool
 	sizes       map[netip.Prefix]int // node_slice_size of the ranges that have one
 	sliceOpen   bool
+
+	config *ipam.Config // as the plugin reads it; nil if something is open
 }
 
 // certainty is whether a definition names a pool.

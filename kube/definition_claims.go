@@ -80,7 +80,9 @@ func readClaim(plugin, flat []byte) (c *poolClaim, clear bool) {
 			c.sizes[r.Prefix] = r.SliceSize
 		}
 	}
-	if hidden {
+	if !hidden {
+		c.config = cfg
+	} else {
 		other, _, err := readAs(plugin, flat, hiddenFiles[1])
 		if err != nil {
 			return nil, false

@@ -14,12 +14,12 @@ import (
 	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 )
 
-// With the rights of the role and no others clean-up does all that it has to do, and
+// With the rights of the shipped role and no others clean-up does all that it has to do, and
 // makes use of each of them.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	granted := w.bindRole("testdata/role.yaml", testenv.User1)
+	granted := w.bindRole("../../manifests/base/reconciler.yaml", testenv.User1)
 	kubeconfig := w.cp.Kubeconfig(t, testenv.Options{Namespace: w.namespace, Via: w.proxy, User: testenv.User1})
 	number := 0
 	situation := func(about situation) *scene {
@@ -83,13 +83,16 @@ func rightsSituations() []situation {
 	}})
 }
 
-// bindRole gives a user the rights of a file and answers them as "resource verb".
+// bindRole gives a user the rights of a manifest's cluster role, and answers them as
+// "resource verb".
 func (w *world) bindRole(file, user string) map[string]bool {
 	w.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
 		w.Fatal(err)
 	}
+	documents := strings.Split(string(data), "\n---\n")
+	data = []byte(documents[slices.IndexFunc(documents, func(d string) bool { return strings.Contains(d, "kind: ClusterRole\n") })])
 	var role struct {
 		Rules []struct{ Resources, Verbs []string }
 	}
