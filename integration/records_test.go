@@ -72,7 +72,7 @@ func (c *cluster) entries() []held {
 			c.t.Errorf("pool %s: %v", name, err)
 			continue
 		}
-		network := c.withoutNode(networkOf(name, base))
+		network := c.withoutNode(name, networkOf(name, base))
 		allocations, _ := pool["allocations"].(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(allocations)) {
 			address, ok := offset(base, key)
@@ -87,8 +87,14 @@ func (c *cluster) entries() []held {
 }
 
 // withoutNode is the network's part of what stands before a slice in a pool's name.
-func (c *cluster) withoutNode(network string) string {
-	for _, node := range c.nodes {
+// Pools that we make say whose they are; for older ones the test does.
+func (c *cluster) withoutNode(pool, network string) string {
+	c.t.Helper()
+	nodes := c.nodes
+	if node := c.cp.Must(c.t).Get(c.path("ippools")+"/"+pool).String("metadata", "annotations", group+"/node"); node != "" {
+		nodes = []string{node}
+	}
+	for _, node := range nodes {
 		if network == node {
 			return ""
 		}

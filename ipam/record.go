@@ -45,7 +45,8 @@ type Record struct {
 	Since   time.Time
 
 	// Unprotected is true when the entry itself says that it was taken without
-	// overlap protection, so that it needs no reservation. False is unknown.
+	// overlap protection, so that it needs no reservation. False is unknown for a
+	// record without Gen: with one, it was taken with protection.
 	// Stores fill it in when they read, if they can tell, and ignore it when
 	// they write.
 	Unprotected bool

@@ -156,7 +156,7 @@ func goWhileDown(s *scene, c *child) *child {
 	c.kill()
 	gone.vanishes()
 	done.phase("Failed")
-	again := s.daemon("2s")
+	again := c.world.daemon("2s") // it outlives this change
 	s.comesTo(2)
 	return again
 }

@@ -27,7 +27,12 @@ const youth = 5 * time.Minute
 // range may hand the address out.
 func RepairEntry(c Case, needs, known bool) Verdict {
 	v := Judge(c)
-	if v.Action != Keep || c.Record.Unprotected || !known || !needs {
+	if !known {
+		// A version that writes tokens says of an entry without protection that
+		// it has none.
+		needs = c.Record.Gen != ""
+	}
+	if v.Action != Keep || c.Record.Unprotected || !needs {
 		return v
 	}
 	if v.Reason == ReasonShown || v.Reason == ReasonPending && c.young() {
