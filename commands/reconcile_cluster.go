@@ -49,6 +49,9 @@ func (r reconcileRole) reconciler(v view, events reclaim.Recorder, m *metrics) *
 
 // runOnce lists the cluster, without watches, once or twice.
 func (r reconcileRole) runOnce(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go keepSmall(ctx, r.process.Getenv)
 	events := kube.NewRecorder(r.client)
 	defer events.Close()
 	return r.reconciler(&pictures{client: r.client, flat: r.flat.content}, events, newMetrics()).once(ctx, r.grace)
@@ -100,6 +103,7 @@ type pictures struct {
 }
 
 func (p *pictures) Snapshots(ctx context.Context, _ bool) (map[string]*ipam.Snapshot, error) {
+	p.Picture = nil // or there would be two in memory
 	picture, err := kube.ReadCluster(ctx, p.client, p.flat)
 	if err != nil {
 		return nil, err
