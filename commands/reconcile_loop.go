@@ -137,6 +137,7 @@ func (r *reconciler) wait(ctx context.Context, last outcome) passReason {
 		}
 		if reached(now, r.status.due()) {
 			r.status.keep(ctx, false)
+			return passChange // whatever no signal told of
 		}
 		schedule := r.nextScheduled()
 		due := r.nextDue(last)
