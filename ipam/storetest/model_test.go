@@ -310,14 +310,16 @@ func (m *model) undo(ctx context.Context, c ipam.Change, current *ipam.Record, r
 	return m.wire.write(ctx, func() error { return m.data.reserve(at, r, back) })
 }
 
-// release remembers in tried whether it was to delete the record itself: then
-// the reservation may name an older container of the same pod.
+// release remembers in tried whether it deleted the record itself, or may have:
+// then the reservation may name an older container of the same pod, and a strict
+// release has freed something. A refused write has not.
 func (m *model) release(ctx context.Context, c ipam.Change, tried *bool) error {
 	key, at := recordKey{c.Pool, c.Address}, reservationKey{c.Pool.Network, c.Address}
 	current := find(m.data, m.data.records, key)
 	if current != nil && c.Frees(*current) {
-		*tried = true
-		if err := m.wire.write(ctx, func() error { return m.data.record(key, current, nil) }); err != nil {
+		err := m.wire.write(ctx, func() error { return m.data.record(key, current, nil) })
+		*tried = *tried || !errors.Is(err, errStale)
+		if err != nil {
 			return err
 		}
 		current = nil
