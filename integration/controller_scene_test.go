@@ -60,8 +60,14 @@ func (b *lockedBuffer) text() string {
 // control starts a controller, which ends with the test.
 func (s *sliceScene) control(arguments ...string) *controller {
 	s.t.Helper()
+	return s.controlAs(binary, append([]string{"controller", "--listen", ""}, arguments...)...)
+}
+
+// controlAs starts a controller from a file, which ends with the test.
+func (s *sliceScene) controlAs(file string, arguments ...string) *controller {
+	s.t.Helper()
 	r := &controller{done: make(chan struct{})}
-	r.cmd = exec.Command(binary, append([]string{"controller", "--kubeconfig", s.config, "--listen", ""}, arguments...)...)
+	r.cmd = exec.Command(file, append(arguments, "--kubeconfig", s.config)...)
 	r.cmd.Stderr = &r.log
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := r.cmd.Start(); err != nil {
