@@ -60,6 +60,7 @@ type sliceController struct {
 
 	looked   map[string]kube.NodePool // pools whose content was read, by name
 	failures int                      // passes that failed, in a row
+	pruned   bool                     // the API server has dropped the summary of a list
 }
 
 func newSliceController(cluster sliceCluster, flat []byte, m *metrics, now func() time.Time, log *slog.Logger) *sliceController {

@@ -29,9 +29,22 @@ type slicePass struct {
 // sliceJob is a list, and what is to be done about it.
 type sliceJob struct {
 	*sliceTask
-	pools map[slice.Key]kube.NodePool
-	plan  slice.Plan
-	err   error // why there is no plan
+	pools   map[slice.Key]kube.NodePool
+	plan    slice.Plan
+	summary *kube.SliceSummary
+	pruned  bool  // the API server does not keep summaries
+	err     error // why there is no plan
+}
+
+// object is the list as it is to be, and whether that has to be written.
+func (j *sliceJob) object() (want kube.SlicePool, write bool) {
+	want = j.wanted(j.plan.Allocations)
+	want.Summary = j.summary
+	kept := want
+	if j.pruned {
+		kept.Summary = j.stored.Summary
+	}
+	return want, differs(j.stored, kept)
 }
 
 // idle reports whether nothing is to be done.
@@ -42,7 +55,8 @@ func (j *sliceJob) idle() bool {
 	if j.gone() && j.spent() {
 		return false
 	}
-	return !differs(j.stored, j.wanted(j.plan.Allocations))
+	_, write := j.object()
+	return !write
 }
 
 // spent reports whether no node has anything of the list.
@@ -94,9 +108,10 @@ func (c *sliceController) plan(ctx context.Context, picture kube.SlicePicture) *
 	others := listedBySpace(tasks)
 	for _, t := range tasks {
 		c.heart.beat()
-		j := &sliceJob{sliceTask: t}
+		j := &sliceJob{sliceTask: t, pruned: c.pruned}
 		p.jobs = append(p.jobs, j)
 		j.err = c.planOne(ctx, p, j, others[t.list.Space])
+		j.summary = j.summarize(problems, c.now())
 	}
 	return p
 }
@@ -126,6 +141,10 @@ func (c *sliceController) planOne(ctx context.Context, p *slicePass, j *sliceJob
 			err = fmt.Errorf("internal error: %v", r)
 		}
 	}()
+	if j.held {
+		j.plan.Allocations = j.stored.Allocations
+		return nil
+	}
 	p.findPools(j, listed)
 	in := slice.Input{Cut: j.cut, Max: j.max, Listed: j.stored.Allocations}
 	if !j.gone() {
@@ -261,7 +280,7 @@ func (c *sliceController) carryOut(ctx context.Context, j *sliceJob) error {
 }
 
 func (c *sliceController) writeList(ctx context.Context, j *sliceJob) error {
-	want := j.wanted(j.plan.Allocations)
+	want, write := j.object()
 	switch {
 	case j.gone() && j.spent():
 		if err := c.cluster.DeleteSlicePool(ctx, want); err != nil {
@@ -270,10 +289,14 @@ func (c *sliceController) writeList(ctx context.Context, j *sliceJob) error {
 		c.figures.written("list")
 		c.log.Info("deleted a slice pool that no definition wants any more", "list", j.name)
 		return nil
-	case differs(j.stored, want):
-		if _, err := c.cluster.WriteSlicePool(ctx, want); err != nil {
+	case write:
+		written, err := c.cluster.WriteSlicePool(ctx, want)
+		if err != nil {
 			return err
 		}
+		// The resource definitions of older versions drop what they do not know. Not to
+		// write it again and again, it is expected no more until it is seen to stay.
+		c.pruned = want.Summary != nil && written.Summary == nil
 		c.figures.written("list")
 		c.log.Info("wrote a slice pool", "list", j.name, "nodes", len(owners(want.Allocations)), "changes", changes(j.stored.Allocations, want.Allocations))
 		return nil

@@ -3,6 +3,7 @@ package commands
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,10 +21,14 @@ type sliceTask struct {
 	max         int       // most slices of a node
 	definitions []string  // that want it, as namespace/name
 	stored      kube.SlicePool
+
+	// held is set for a list that a definition which cannot be understood may be about:
+	// whose slices are whose stays as it is.
+	held bool
 }
 
 // gone reports whether no definition wants the list any more.
-func (t *sliceTask) gone() bool { return !t.cut.Prefix().IsValid() }
+func (t *sliceTask) gone() bool { return !t.held && !t.cut.Prefix().IsValid() }
 
 // listed is the slices that nodes have by the list as it was read.
 func (t *sliceTask) listed() []slice.Key {
@@ -41,7 +46,8 @@ func (t *sliceTask) poolID(k slice.Key) ipam.PoolID {
 	return ipam.PoolID{Network: t.list.Space, Node: k.Node, Range: k.Slice}
 }
 
-// sliceTasks are the lists that definitions want, and those that exist though none does.
+// sliceTasks are the lists that definitions want, and those that exist though none does
+// or may.
 func sliceTasks(p kube.SlicePicture, flat []byte) ([]*sliceTask, []slice.Problem) {
 	definitions := make([]slice.Definition, 0, len(p.Definitions))
 	for _, d := range p.Definitions {
@@ -66,8 +72,10 @@ func sliceTasks(p kube.SlicePicture, flat []byte) ([]*sliceTask, []slice.Problem
 	}
 	doubt := newSliceDoubt(p.Definitions, problems, flat)
 	for name, stored := range p.Lists {
-		if byName[name] == nil && !doubt.mayName(stored) {
-			tasks = append(tasks, abandonedTask(stored, p.Heads))
+		if byName[name] == nil {
+			t := abandonedTask(stored, p.Heads)
+			t.held = doubt.mayName(stored)
+			tasks = append(tasks, t)
 		}
 	}
 	slices.SortFunc(tasks, func(a, b *sliceTask) int { return strings.Compare(a.name, b.name) })
@@ -169,7 +177,7 @@ func (d sliceDoubt) mayName(stored *kube.SlicePool) bool {
 func (t *sliceTask) wanted(allocations []slice.Allocation) kube.SlicePool {
 	p := t.stored
 	p.Name, p.Allocations = t.name, allocations
-	if t.gone() {
+	if t.gone() || t.held {
 		return p
 	}
 	p.Network, p.Space = t.list.Network, &t.list.Space
@@ -191,5 +199,5 @@ func samePrefix(text string, p netip.Prefix) bool {
 func differs(have, want kube.SlicePool) bool {
 	return have.Version == "" || have.Range != want.Range || have.Size != want.Size || have.Network != want.Network ||
 		have.Space == nil != (want.Space == nil) || have.Space != nil && *have.Space != *want.Space ||
-		!slices.Equal(have.Allocations, want.Allocations)
+		!slices.Equal(have.Allocations, want.Allocations) || !reflect.DeepEqual(have.Summary, want.Summary)
 }

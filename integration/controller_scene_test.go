@@ -27,6 +27,11 @@ func newSliceScene(t *testing.T) *sliceScene {
 	t.Helper()
 	cp := testenv.Start(t)
 	cp.ApplyCRDs(t, "../manifests/crds")
+	return newSliceSceneOn(t, cp)
+}
+
+func newSliceSceneOn(t *testing.T, cp *testenv.ControlPlane) *sliceScene {
+	t.Helper()
 	cp.ApplyCRDs(t, "../kube/testdata/definitions")
 	s := &sliceScene{cluster: newClusterOn(t, cp), watched: cp.Proxy(t)}
 	s.config = cp.Kubeconfig(t, testenv.Options{Namespace: s.namespace, Via: s.watched})
@@ -141,6 +146,19 @@ func (s *sliceScene) slicesOf(list string) []string {
 		found = append(found, e.String("sliceRange")+"="+e.String("nodeName"))
 	}
 	return found
+}
+
+// summaryOf is what the status of a list says to people.
+func (s *sliceScene) summaryOf(list string) string {
+	s.t.Helper()
+	status, _ := s.cp.Must(s.t).Get(s.path("nodeslicepools") + "/" + list).Field("status").(map[string]any)
+	text := fmt.Sprintf("%v slices, %v assigned, %v free, %v waiting", status["slices"], status["assigned"], status["free"], status["waiting"])
+	conditions, _ := status["conditions"].([]any)
+	for _, c := range conditions {
+		c := Object(c.(map[string]any))
+		text += ", " + c.String("type") + "=" + c.String("status")
+	}
+	return text
 }
 
 // ownersOf is the node of each slice that is somebody's.

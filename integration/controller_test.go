@@ -63,7 +63,12 @@ func TestControllerGivesNodesTheirSlices(t *testing.T) {
 	if text := s.warnings("default", "bounded")[0]; !strings.Contains(text, "node-c") || !strings.Contains(text, "10.6.0.0/22") {
 		t.Errorf("the event says %q", text)
 	}
+	s.sliceOf("whereaboutsexample", "node-c")
 	newNode(t, "node-c").add(t, pod("p7"), manual).gets(t, "10.5.2.1/20")
+	s.eventually("the status of both networks says so", func() bool {
+		return s.summaryOf("bounded") == "2 slices, 2 assigned, 0 free, 1 waiting, NodesServed=False, DefinitionsValid=True" &&
+			s.summaryOf("whereaboutsexample") == "16 slices, 3 assigned, 13 free, 0 waiting, NodesServed=True, DefinitionsValid=True"
+	})
 	if again := s.warnings("default", "whereaboutsexample"); len(again) > 0 {
 		t.Errorf("a good definition is warned about: %q", again)
 	}
@@ -138,6 +143,7 @@ func TestControllerFollowsChanges(t *testing.T) {
 	before := s.slicesOf("storage")
 	s.redefine("default", "storage", strings.Replace(string(encode(t, smaller)), `"ipam"`, `ipam`, 1))
 	s.eventually("a warning", func() bool { return len(s.warnings("default", "storage")) > 0 })
+	s.eventually("the status says so", func() bool { return strings.HasSuffix(s.summaryOf("storage"), "DefinitionsValid=False") })
 	s.quiet()
 	s.settled("storage", before...)
 }
@@ -178,4 +184,23 @@ func TestControllerLeavesAtOnce(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, r.log.text())
 	}
 	t.Logf("it took %v", time.Since(began))
+}
+
+// The resource definitions of old versions drop what the status says to people.
+func TestControllerWithOldResourceDefinitions(t *testing.T) {
+	t.Parallel()
+	s := newSliceSceneOn(t, oldControlPlane(t))
+	s.addNodes("node-a", "node-b")
+	network := s.sliced("storage", "10.5.0.0/25", "/26", nil)
+	s.define("default", "storage", network)
+	s.control()
+	s.settled("storage", "10.5.0.0/26=node-a", "10.5.0.64/26=node-b")
+	a := newNode(t, "node-a")
+	a.add(t, pod("p"), network).gets(t, "10.5.0.1/25")
+	s.addNodes("node-c")
+	s.eventually("a warning that node-c has no slice", func() bool { return len(s.warnings("default", "storage")) > 0 })
+	s.removeNode("node-b")
+	s.settled("storage", "10.5.0.0/26=node-a", "10.5.0.64/26=node-c")
+	s.quiet() // nothing is written again and again
+	a.del(t, pod("p"), network).ok(t)
 }

@@ -31,6 +31,26 @@ type nodeSlicePoolSpec struct {
 
 type nodeSlicePoolStatus struct {
 	Allocations []slice.Allocation `json:"allocations"`
+	*SliceSummary
+}
+
+// SliceSummary is what a status says beside the allocations, for people: older versions
+// neither write nor read it, and older resource definitions prune it.
+type SliceSummary struct {
+	Slices     string           `json:"slices"`   // of use in the range, in decimal
+	Assigned   int              `json:"assigned"` // slices that nodes have
+	Free       string           `json:"free"`     // slices of use that no node has, in decimal
+	Waiting    int              `json:"waiting"`  // nodes that have no slice, since there is none
+	Conditions []SliceCondition `json:"conditions"`
+}
+
+// SliceCondition is a condition as Kubernetes has them everywhere.
+type SliceCondition struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"` // True or False
+	Reason  string `json:"reason"` // CamelCase, for machines
+	Message string `json:"message"`
+	Since   string `json:"lastTransitionTime"` // when Status changed last, RFC 3339
 }
 
 // SlicePool is the list of the slices of one range, as it is stored.
@@ -44,6 +64,10 @@ type SlicePool struct {
 	// is nil when it is not known: lists of older versions do not say.
 	Network string
 	Space   *string
+
+	// Summary is nil of a list that has none, and a list that is written without keeps
+	// the one that it has.
+	Summary *SliceSummary
 
 	// UID and Version are of the object that was read; "" of one that is to be made.
 	UID, Version string
@@ -89,6 +113,9 @@ func (o *nodeSlicePool) slicePool() *SlicePool {
 		Network: o.Metadata.Annotations[networkAnnotation],
 		UID:     o.Metadata.UID, Version: o.Metadata.ResourceVersion,
 	}
+	if o.Status.SliceSummary != nil && o.Status.Slices != "" {
+		p.Summary = o.Status.SliceSummary
+	}
 	if space, ok := o.Metadata.Annotations[spaceAnnotation]; ok {
 		p.Space = &space
 	}
@@ -117,7 +144,7 @@ func (s *Store) WriteSlicePool(ctx context.Context, p SlicePool) (*SlicePool, er
 		APIVersion: apiVersion, Kind: "NodeSlicePool",
 		Metadata: objectMeta{Name: p.Name, Namespace: s.client.namespace, UID: p.UID, ResourceVersion: p.Version},
 		Spec:     nodeSlicePoolSpec{Range: p.Range, SliceSize: p.Size},
-		Status:   nodeSlicePoolStatus{Allocations: p.Allocations},
+		Status:   nodeSlicePoolStatus{Allocations: p.Allocations, SliceSummary: p.Summary},
 	}
 	if p.Space != nil {
 		object.Metadata.Annotations = map[string]string{networkAnnotation: p.Network, spaceAnnotation: *p.Space}

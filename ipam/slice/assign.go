@@ -73,6 +73,7 @@ type Plan struct {
 	Look []Key
 
 	Allocations []Allocation // the new status, in address order
+	Whole       bool         // it has all free slices of use, and not just the next ones
 
 	Close []Key // if they still hold nothing: mark them Closing
 	Seal  []Key // Closing: mark them Closed

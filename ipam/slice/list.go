@@ -52,6 +52,7 @@ func (p *planner) list() {
 		}
 		keys = append(keys, Key{Slice: free})
 	}
+	p.plan.Whole = !deck.more()
 	slices.SortFunc(keys, compareKeys)
 	for _, key := range keys {
 		p.plan.Allocations = append(p.plan.Allocations, Allocation{NodeName: key.Node, SliceRange: key.Slice.String()})
