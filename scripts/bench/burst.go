@@ -34,7 +34,10 @@ func (b *bench) all(ctx context.Context, f flood, verb string, workers int) ([]o
 	return outcomes, crowd{took: durations(outcomes), wall: wall}
 }
 
-const floodRange = "10.30.0.0/16"
+const (
+	floodRange = "10.30.0.0/16"
+	floodSlice = "/24"
+)
 
 // newFlood prepares ADDs of all pods of the plan.
 func (b *bench) newFlood(s *site, nodes, atOnce int, ipam Object) (flood, error) {
@@ -42,13 +45,26 @@ func (b *bench) newFlood(s *site, nodes, atOnce int, ipam Object) (flood, error)
 	return flood{site: s, config: config, nodes: s.nodes(nodes), pods: b.plan.burst, atOnce: atOnce}, err
 }
 
+// wave is what a flood is made of.
+type wave struct {
+	nodes, atOnce int
+	sliced        bool // each node has a slice of the range
+}
+
 // newLoggedFlood has the plugin write a log, which tells its batches.
-func (b *bench) newLoggedFlood(ctx context.Context, nodes, atOnce int, via *proxy) (flood, error) {
+func (b *bench) newLoggedFlood(ctx context.Context, w wave, via *proxy) (flood, error) {
 	s, err := b.newSite(ctx, "burst", via)
 	if err != nil {
 		return flood{}, err
 	}
-	return b.newFlood(s, nodes, atOnce, Object{"range": floodRange, "log_file": s.path("log"), "log_level": "verbose"})
+	ipam := Object{"range": floodRange, "log_file": s.path("log"), "log_level": "verbose"}
+	if w.sliced {
+		ipam["node_slice_size"] = floodSlice
+		if err := s.createSlices(ctx, w.nodes); err != nil {
+			return flood{}, err
+		}
+	}
+	return b.newFlood(s, w.nodes, w.atOnce, ipam)
 }
 
 // floodFigures are what a flood took.
@@ -60,19 +76,19 @@ type floodFigures struct {
 
 // flood measures ADDs in the middle of as many runs of the floor's program, and then
 // counts requests in a second pass.
-func (b *bench) flood(ctx context.Context, nodes, atOnce int) (floodFigures, error) {
+func (b *bench) flood(ctx context.Context, w wave) (floodFigures, error) {
 	var figures floodFigures
 	half := b.plan.burst / 2
-	before, err := b.floor.requests(ctx, half, atOnce)
+	before, err := b.floor.requests(ctx, half, w.atOnce)
 	if err != nil {
 		return figures, err
 	}
-	f, err := b.newLoggedFlood(ctx, nodes, atOnce, nil)
+	f, err := b.newLoggedFlood(ctx, w, nil)
 	if err != nil {
 		return figures, err
 	}
 	adds, ours := b.add(ctx, f)
-	after, err := b.floor.requests(ctx, half, atOnce)
+	after, err := b.floor.requests(ctx, half, w.atOnce)
 	if err != nil {
 		return figures, err
 	}
@@ -87,7 +103,7 @@ func (b *bench) flood(ctx context.Context, nodes, atOnce int) (floodFigures, err
 	}
 	figures.batches = len(sizes)
 	b.checkFlood(ctx, f, adds)
-	figures.requests, err = b.floodRequests(ctx, nodes, atOnce)
+	figures.requests, err = b.floodRequests(ctx, w)
 	return figures, err
 }
 
@@ -96,13 +112,13 @@ func (f flood) label() string {
 }
 
 // floodRequests counts the requests of each ADD of a flood.
-func (b *bench) floodRequests(ctx context.Context, nodes, atOnce int) (float64, error) {
+func (b *bench) floodRequests(ctx context.Context, w wave) (float64, error) {
 	p, err := newProxy(b.cp)
 	if err != nil {
 		return 0, err
 	}
 	defer p.close()
-	f, err := b.newLoggedFlood(ctx, nodes, atOnce, p)
+	f, err := b.newLoggedFlood(ctx, w, p)
 	if err != nil {
 		return 0, err
 	}
@@ -134,7 +150,7 @@ func measureBurst(ctx context.Context, b *bench) (table, error) {
 	t := floodTable(fmt.Sprintf("%d ADDs on one node", b.plan.burst),
 		"The floor is the program with one GET and one CREATE, as many at once: its rate, p50 and p99.")
 	for _, n := range b.plan.atOnce {
-		figures, err := b.flood(ctx, 1, n)
+		figures, err := b.flood(ctx, wave{nodes: 1, atOnce: n})
 		if err != nil {
 			return t, err
 		}
@@ -145,12 +161,19 @@ func measureBurst(ctx context.Context, b *bench) (table, error) {
 
 func measureNodes(ctx context.Context, b *bench) (table, error) {
 	t := floodTable(fmt.Sprintf("%d ADDs on %d nodes", b.plan.burst, b.plan.nodes),
-		"The nodes are names and directories of one machine. The floor is as above.")
-	figures, err := b.flood(ctx, b.plan.nodes, b.plan.most())
-	if err != nil {
-		return t, err
+		"The nodes are names and directories of one machine. With slices each of them has a "+floodSlice+
+			" of the range for itself; without, all write to one pool. The floor is as above.")
+	for _, sliced := range []bool{false, true} {
+		figures, err := b.flood(ctx, wave{nodes: b.plan.nodes, atOnce: b.plan.most(), sliced: sliced})
+		if err != nil {
+			return t, err
+		}
+		label := fmt.Sprintf("%d at once", b.plan.most())
+		if sliced {
+			label += ", with slices"
+		}
+		figures.addTo(&t, label)
 	}
-	figures.addTo(&t, fmt.Sprintf("%d at once", b.plan.most()))
 	return t, nil
 }
 

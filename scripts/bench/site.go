@@ -15,6 +15,7 @@ const (
 	groupVersion = "whereabouts.cni.cncf.io/v1alpha1"
 	pools        = "ippools"
 	reservations = "overlappingrangeipreservations"
+	slicePools   = "nodeslicepools"
 )
 
 // Object is short for JSON objects.
@@ -128,5 +129,18 @@ func (s *site) createReservation(ctx context.Context, name string, spec Object) 
 	return s.client.Create(ctx, s.collection(reservations), Object{
 		"apiVersion": groupVersion, "kind": "OverlappingRangeIPReservation",
 		"metadata": Object{"name": name}, "spec": spec,
+	}, nil)
+}
+
+// createSlices gives each of n nodes a slice of the range of floods, as the controller does.
+func (s *site) createSlices(ctx context.Context, n int) error {
+	allocations := []Object{}
+	for i, node := range s.nodes(n) {
+		allocations = append(allocations, Object{"nodeName": node.name, "sliceRange": fmt.Sprintf("10.30.%d.0%s", i, floodSlice)})
+	}
+	return s.client.Create(ctx, s.collection(slicePools), Object{
+		"apiVersion": groupVersion, "kind": "NodeSlicePool", "metadata": Object{"name": "net-a"},
+		"spec":   Object{"range": floodRange, "sliceSize": floodSlice},
+		"status": Object{"allocations": allocations},
 	}, nil)
 }
