@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -32,6 +33,7 @@ func controllerCommand(p Process, name string) *cli.Command {
 			listenFlag(defaultListen),
 			logLevelFlag(),
 			&cli.StringFlag{Name: "flat-file", Usage: "`path` of the flat file, which has what network definitions leave out"},
+			&cli.DurationFlag{Name: "forget-after", Value: forgetAfter, Usage: "remove the closed pool object of a slice that its node has not had for this `time`; it has to be longer than any ADD takes"},
 		},
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return cli.Exit(err, exitUsage) },
 		Action: func(c *cli.Context) error {
@@ -40,14 +42,17 @@ func controllerCommand(p Process, name string) *cli.Command {
 			}
 			return controllerOptions{
 				kubeconfig: c.String("kubeconfig"), listen: c.String("listen"),
-				logLevel: c.String("log-level"), flatFile: c.String("flat-file"),
+				logLevel: c.String("log-level"), flatFile: c.String("flat-file"), forgetAfter: c.Duration("forget-after"),
 			}.run(p)
 		},
 	}
 }
 
 // controllerOptions is the command line of the controller.
-type controllerOptions struct{ kubeconfig, listen, logLevel, flatFile string }
+type controllerOptions struct {
+	kubeconfig, listen, logLevel, flatFile string
+	forgetAfter                            time.Duration
+}
 
 // run is the role, until a signal ends it.
 func (o controllerOptions) run(p Process) error {
@@ -76,6 +81,7 @@ func (o controllerOptions) watch(ctx context.Context, p Process, client *kube.Cl
 		func() float64 { return float64(events.Dropped()) })
 	cluster := watchedSlices{kube.NewSliceWatcher(client, flat), kube.NewStore(client, nil), client, flat}
 	loop := newSliceController(cluster, flat, m, p.Now, log.With("namespace", client.Namespace()))
+	loop.attic.keep = o.forgetAfter
 	loop.teller.post = events.Definition
 	stop, err := observed{metrics: m, alive: loop.heart.alive, ready: cluster.Ready}.serve(o.listen, log)
 	if err != nil {

@@ -276,6 +276,17 @@ func (v *controllerView) OpenNodePool(_ context.Context, p kube.NodePool) error 
 	return v.mark(p, slice.Unknown, func(kube.NodePool) bool { return p.State == slice.Closed })
 }
 
+func (v *controllerView) ForgetNodePool(_ context.Context, p kube.NodePool) error {
+	return v.request(func() error {
+		if now := v.read(p.ID); now.Version != p.Version || now.UID != p.UID || now.Used > 0 {
+			return kube.ErrChanged
+		}
+		v.stamp()
+		delete(v.pools, kube.PoolName(p.ID))
+		return nil
+	})
+}
+
 // plug is a plugin that takes an address on a node: it reads the list, and writes later.
 func (w *sliceWorld) plug(node, list, pod string) (ipam.PoolID, bool) {
 	w.turn.wait()

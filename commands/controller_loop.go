@@ -45,6 +45,7 @@ type sliceCluster interface {
 	CloseNodePool(ctx context.Context, p kube.NodePool) error
 	SealNodePool(ctx context.Context, p kube.NodePool) error
 	OpenNodePool(ctx context.Context, p kube.NodePool) error
+	ForgetNodePool(ctx context.Context, p kube.NodePool) error
 }
 
 // sliceController keeps the lists of slices up to date. Any number of processes may do
@@ -58,6 +59,7 @@ type sliceController struct {
 	now     func() time.Time
 	log     *slog.Logger
 
+	attic    attic
 	looked   map[string]kube.NodePool // pools whose content was read, by name
 	failures int                      // passes that failed, in a row
 	pruned   bool                     // the API server has dropped the summary of a list
@@ -66,7 +68,7 @@ type sliceController struct {
 func newSliceController(cluster sliceCluster, flat []byte, m *metrics, now func() time.Time, log *slog.Logger) *sliceController {
 	return &sliceController{
 		cluster: cluster, flat: flat, figures: newControllerFigures(m), teller: newSliceTeller(now, log),
-		heart: newHeart(now), now: now, log: log, looked: map[string]kube.NodePool{},
+		heart: newHeart(now), now: now, log: log, attic: attic{keep: forgetAfter}, looked: map[string]kube.NodePool{},
 	}
 }
 
@@ -146,7 +148,10 @@ func (c *sliceController) wait(ctx context.Context, again bool) {
 		case <-c.cluster.Changed():
 			pause(ctx, sliceGap) // changes come in crowds
 			return
-		case <-time.After(heartbeat):
+		case <-time.After(min(heartbeat, c.attic.rest(c.now()))):
+			if c.attic.rest(c.now()) <= 0 {
+				return
+			}
 		}
 	}
 }

@@ -89,6 +89,9 @@ func (c *sliceController) pass(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("slice pool %s: %w", j.name, err))
 		}
 	}
+	if p.idle() {
+		errs = append(errs, c.forget(ctx, p.SlicePicture))
+	}
 	return errors.Join(errs...)
 }
 
@@ -335,8 +338,8 @@ func (c *sliceController) mark(ctx context.Context, j *sliceJob, done string, ke
 	})
 }
 
-// eachAtOnce calls f for all keys, some at a time, and joins their errors.
-func eachAtOnce(keys []slice.Key, f func(int, slice.Key) error) error {
+// eachAtOnce calls f for all of them, some at a time, and joins their errors.
+func eachAtOnce[T any](keys []T, f func(int, T) error) error {
 	errs := make([]error, len(keys))
 	var group sync.WaitGroup
 	limit := make(chan struct{}, sliceLooks)

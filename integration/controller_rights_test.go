@@ -22,7 +22,7 @@ func TestRightsOfTheController(t *testing.T) {
 	grows := s.sliced("grows", "10.5.0.0/28", "/30", Object{"node_slice_max": 2, "allow_dot_zero": true})
 	s.define("default", "grows", grows)
 	s.define(s.namespace, "broken", s.cluster.config("broken", Object{"range": "192.168.2.0/24", "node_slice_size": "/22"}))
-	r := s.control()
+	r := s.control("--forget-after", "1s")
 
 	s.settled("grows", "10.5.0.0/30=node-a", "10.5.0.4/30=node-b", "10.5.0.8/30=", "10.5.0.12/30=")
 	s.eventually("an event on the broken definition", func() bool { return len(s.warnings(s.namespace, "broken")) > 0 })
@@ -45,6 +45,7 @@ func TestRightsOfTheController(t *testing.T) {
 	b.del(t, pod("q"), grows).ok(t)
 	s.undefine("default", "grows")
 	s.eventually("the list is deleted", func() bool { return s.slicesOf("grows") == nil })
+	s.eventually("the pools are removed", func() bool { return len(s.pools()) == 0 })
 	s.quiet()
 
 	used := rightsUsed(s.watched.Requests())

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -125,6 +126,31 @@ func (s *Store) OpenNodePool(ctx context.Context, p NodePool) error {
 		return fmt.Errorf("open pool %s: it is not closed: %w", PoolName(p.ID), ErrChanged)
 	}
 	return s.mark(ctx, p, nil)
+}
+
+// ForgetNodePool deletes the object of a pool that is marked, if it is as it was read and
+// holds nothing. It takes the mark along: see package ipam/slice for when that is safe.
+// Errors are those of CloseNodePool; one that is gone already is none.
+func (s *Store) ForgetNodePool(ctx context.Context, p NodePool) error {
+	name := PoolName(p.ID)
+	_, empty, err := s.readNodePool(ctx, p.ID)
+	switch {
+	case err != nil:
+		return err
+	case !empty || p.State != slice.Closing && p.State != slice.Closed:
+		return fmt.Errorf("forget pool %s: it is in use: %w", name, ErrChanged)
+	}
+	err = s.writeOnce(ctx, request{
+		method: http.MethodDelete, path: s.path(poolResource, name),
+		body: map[string]any{
+			"apiVersion": "v1", "kind": "DeleteOptions",
+			"preconditions": map[string]string{"uid": p.UID, "resourceVersion": p.Version},
+		},
+	}, "pool "+name, name, nil)
+	if errors.Is(err, errGone) {
+		return nil
+	}
+	return err
 }
 
 // mark writes the mark, or removes it for nil, unless the object was written since it

@@ -259,3 +259,26 @@ func TestNodePools(t *testing.T) {
 		t.Errorf("pools are %v", got)
 	}
 }
+
+// Only a pool that is marked, empty and as it was read is deleted.
+func TestForgettingAPool(t *testing.T) {
+	s, _ := sliceStore(t, shared.ControlPlane(t))
+	ctx := t.Context()
+	changed(t, "forgetting a pool that is not there", s.ForgetNodePool(ctx, must(s.NodePool(ctx, nodeID))(t)))
+	ok(t, take(t, s, false))
+	changed(t, "forgetting a pool in use", s.ForgetNodePool(ctx, state(t, s, slice.InUse)))
+	ok(t, release(t, s))
+	open := state(t, s, slice.Empty)
+	changed(t, "forgetting an open pool", s.ForgetNodePool(ctx, open))
+	ok(t, s.CloseNodePool(ctx, open))
+	closing := state(t, s, slice.Closing)
+	ok(t, s.SealNodePool(ctx, closing))
+	changed(t, "forgetting by an old version", s.ForgetNodePool(ctx, closing))
+	closed := state(t, s, slice.Closed)
+	ok(t, s.ForgetNodePool(ctx, closed))
+	if p := state(t, s, slice.Empty); p.Version != "" {
+		t.Errorf("the object is there still: %v", p)
+	}
+	ok(t, s.ForgetNodePool(ctx, closed))
+	ok(t, take(t, s, false))
+}

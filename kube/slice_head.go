@@ -62,6 +62,20 @@ func (h *PoolHead) In(space string, whole netip.Prefix) (NodePool, bool) {
 	return NodePool{}, false
 }
 
+// Marked is the pool under the id that its name and the object itself tell, if it is
+// marked: whichever network it is of. Only node pools ever are.
+func (h *PoolHead) Marked() (NodePool, bool) {
+	if h.node == "" || h.State != slice.Closing && h.State != slice.Closed {
+		return NodePool{}, false
+	}
+	for _, end := range h.tails {
+		if id, ok := nodePoolNamed(h.Name, h.node, end.part); ok {
+			return h.as(id), true
+		}
+	}
+	return NodePool{}, false
+}
+
 // as is the pool under an id that is known to be its own.
 func (h *PoolHead) as(id ipam.PoolID) NodePool {
 	return NodePool{ID: id, State: h.State, UID: h.UID, Version: h.Version}

@@ -49,6 +49,15 @@
 // may be that of an earlier time; to open a pool, the status has to be read after it.
 // Step 4 sees to both.
 //
+// # Pools that are not needed any more
+//
+// A pool that is marked, holds nothing and is not listed as its node's is deleted once it
+// has been so, unchanged, for longer than any plugin can carry on with a status that it
+// has read. Nobody who has read that the slice is the node's is on his way any more then,
+// and without an object the pool is as it was before it ever had the slice. The deletion
+// names the version of the object: to give the slice to the node again means to open the
+// pool, and that is another version.
+//
 // # What cannot be known
 //
 // When the status gets lost, it is made again from the pool objects. A node that has
