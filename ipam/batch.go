@@ -14,6 +14,8 @@ import (
 type job interface {
 	// pools lists the pools that the job has to see before it proposes.
 	pools() []PoolID
+	// seek adds what the job has to see of one of them.
+	seek(id PoolID, s *Search)
 	// propose answers the changes to make now; none when the job is finished,
 	// or has to wait for others (see view.wait).
 	propose(ctx context.Context, v *view) []Change
@@ -102,7 +104,7 @@ func (v *view) read(ctx context.Context, open []job) {
 	done := make(chan struct{})
 	for i, id := range missing {
 		go func() {
-			pools[i], errs[i] = v.store.Read(ctx, id)
+			pools[i], errs[i] = v.search(ctx, id, open)
 			done <- struct{}{}
 		}()
 	}

@@ -139,7 +139,7 @@ func (p *plan) freeAt(v *view, at site, used map[netip.Addr]bool, random func(in
 	if unknown > 0 {
 		window = 1 << min(unknown, 20)
 	}
-	candidates := Free(at.rng, held, window)
+	candidates := Free(at.rng.Without(v.content[at.pool].Full), held, window)
 	switch {
 	case len(candidates) == 0:
 		return netip.Addr{}, false
@@ -156,7 +156,7 @@ func (p *plan) held(v *view, id PoolID, a netip.Addr) bool {
 	if v.claimed[key] || v.blocked[key] || a.Less(v.content[id].Base) {
 		return true
 	}
-	if _, ok := v.content[id].Records[a]; ok {
+	if _, ok := v.content[id].Records[a]; ok || v.content[id].full(a) {
 		return true
 	}
 	if !p.cfg.Overlap {
@@ -190,7 +190,7 @@ func (p *plan) exhausted(v *view, s *slot) error {
 		return &ClosedError{s.sites[0].pool}
 	}
 	last := open[len(open)-1]
-	e := &ExhaustedError{Pool: last.pool, Range: last.rng, Used: len(v.content[last.pool].Records)}
+	e := &ExhaustedError{Pool: last.pool, Range: last.rng, Used: len(v.content[last.pool].Records) + v.content[last.pool].More}
 	for key := range v.blocked {
 		if key.space.Network == last.pool.Network && last.rng.Contains(key.address) {
 			e.Elsewhere++

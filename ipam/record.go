@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"go4.org/netipx"
 )
 
 // Owner is who asks for an address or gives it back: one network interface of
@@ -149,6 +151,12 @@ type Pool struct {
 	Base    netip.Addr            // addresses below it cannot be recorded in this pool
 	Records map[netip.Addr]Record // by address
 	Bad     []string              // keys of entries that cannot be read; they are left as they are
+
+	// Of a pool that was not read whole (see Searcher): spans in which every address
+	// is held though Records does not have it, sorted and apart from each other, and
+	// how many records there are beside those in Records, if that was counted.
+	Full []netipx.IPRange
+	More int
 
 	// Closed is true for a node's slice that is being taken away from the node:
 	// nothing can be taken from the pool, only released.

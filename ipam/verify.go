@@ -87,8 +87,9 @@ func (v *verification) inRange(ctx context.Context, i int, address netip.Addr) (
 
 // recorded reports whether a pool records the address for the owner.
 func (v *verification) recorded(ctx context.Context, id PoolID, address netip.Addr) (bool, error) {
-	if v.content[id] == nil {
-		pool, err := v.allocator.Store.Read(ctx, id)
+	_, partly := v.allocator.Store.(Searcher)
+	if v.content[id] == nil || partly {
+		pool, err := find(ctx, v.allocator.Store, id, address)
 		if err != nil {
 			return false, err
 		}
