@@ -154,6 +154,18 @@ func (m *Member) call(path string, body, out any) error {
 	return nil
 }
 
+// Proxy starts a proxy in front of the member's JSON gateway that ends with the test.
+// It has a certificate of its own, which p.CA signs.
+func (m *Member) Proxy(tb testing.TB) *Proxy {
+	tb.Helper()
+	p, err := newProxy(m.ClientURL, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(p.close)
+	return p
+}
+
 // Endpoints lists the client URLs of all members with commas between, as
 // configurations want it.
 func (e *Etcd) Endpoints() string {
