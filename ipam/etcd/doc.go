@@ -1,0 +1,28 @@
+// Package etcd keeps records in an etcd cluster that hosts share: for container
+// runtimes without Kubernetes.
+//
+// It talks to etcd's JSON gateway with net/http, not with etcd's own client: what
+// is linked into the binary is paid at each start of a pod (client.go).
+//
+// # Writing
+//
+// There is one key for each address (keys.go). A change is judged by what is stored
+// (judge.go) and carried out in one transaction, which compares that nothing of it
+// has changed since. Record, reservation and index are written in that transaction,
+// so there are no half records; those that somebody made by hand are treated as the
+// contract of ipam.Store says. Writers of different addresses never meet.
+//
+// # Finding a free address
+//
+// A pool may have too many records to be read for each address (search.go). So the
+// addresses of a pool are divided into blocks of 256. A reader that finds nothing
+// for itself in a block notes what is free there, for all that come later; a release
+// in the block crosses the note out in its own transaction. A note may list
+// addresses that were taken since, never miss one that is free. Takes do not touch
+// the notes.
+//
+// # What etcd alone cannot know
+//
+// Nothing here knows which containers live. What a host lost without a DEL is freed
+// by CNI's GC of the runtime on that host, or by a person with ip-control.
+package etcd
