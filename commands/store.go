@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
+	"github.com/whereabouts-cni/whereabouts/ipam/etcd"
 	"github.com/whereabouts-cni/whereabouts/ipam/local"
 	"github.com/whereabouts-cni/whereabouts/ipam/node"
 	"github.com/whereabouts-cni/whereabouts/kube"
@@ -23,9 +24,11 @@ func openStore(cfg *ipam.Config, getenv func(string) string, answered func()) (i
 			return nil, err
 		}
 		return kube.NewStore(client, node.NewContention(cfg.RunDirectory)), nil
+	case ipam.DatastoreEtcd:
+		return etcd.Open(cfg.Etcd, answered)
 	default:
-		return nil, fmt.Errorf("%w: datastore: this version has no %q; use %q or %q",
-			ipam.ErrInvalid, cfg.Datastore, ipam.DatastoreKubernetes, ipam.DatastoreLocal)
+		return nil, fmt.Errorf("%w: datastore: this version has no %q; use %q, %q or %q",
+			ipam.ErrInvalid, cfg.Datastore, ipam.DatastoreKubernetes, ipam.DatastoreEtcd, ipam.DatastoreLocal)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
+	"github.com/whereabouts-cni/whereabouts/ipam/etcd"
 	"github.com/whereabouts-cni/whereabouts/ipam/local"
 	"github.com/whereabouts-cni/whereabouts/ipam/reclaim"
 	"github.com/whereabouts-cni/whereabouts/kube"
@@ -25,9 +26,9 @@ var nodeKubeconfigs = []string{
 // access is a way to where the records are: one of client and local is set.
 type access struct {
 	client *kube.Client
-	local  ipam.Store
-	flat   []byte // content of the flat file; nil if there is none here
-	state  string // the plugin's directory on this node
+	local  ipam.Store // a file of this host, or etcd
+	flat   []byte     // content of the flat file; nil if there is none here
+	state  string     // the plugin's directory on this node
 }
 
 // open finds the datastore, as the options, the environment and this node say.
@@ -43,8 +44,9 @@ func (o options) open() (*access, error) {
 			return nil, flatErr
 		}
 		if cfg.Datastore == ipam.DatastoreEtcd {
-			return nil, fmt.Errorf("%w: datastore: this version has no %q; use %q or %q", ipam.ErrInvalid,
-				cfg.Datastore, ipam.DatastoreKubernetes, ipam.DatastoreLocal)
+			store, err := o.openEtcd(cfg.Etcd)
+			a.local = store
+			return a, err
 		}
 		if cfg.Datastore == ipam.DatastoreLocal {
 			path = cfg.LocalPath
@@ -56,6 +58,17 @@ func (o options) open() (*access, error) {
 		return a, err
 	}
 	return a, o.connect(a, cfg)
+}
+
+// openEtcd opens the store that the flat file names. There is no option for it: a
+// password does not belong on a command line.
+func (o options) openEtcd(cfg ipam.EtcdConfig) (ipam.Store, error) {
+	for _, path := range []*string{&cfg.CAFile, &cfg.CertFile, &cfg.KeyFile} {
+		if *path != "" {
+			*path = o.here(*path)
+		}
+	}
+	return etcd.Open(cfg, nil)
 }
 
 // openLocal refuses a file that is not there: the store would read as empty, and a
@@ -188,7 +201,7 @@ func (a *access) live() reclaim.Cluster {
 
 type noCluster struct{}
 
-var errNoCluster = fmt.Errorf("%w: a local datastore knows no pods", ipam.ErrUnavailable)
+var errNoCluster = fmt.Errorf("%w: a datastore outside Kubernetes knows no pods", ipam.ErrUnavailable)
 
 func (noCluster) Pod(context.Context, string, string) (*reclaim.Pod, error) { return nil, errNoCluster }
 

@@ -101,7 +101,7 @@ func TestDatastoreIsFound(t *testing.T) {
 		"environment":            {map[string]string{"KUBECONFIG": kubeconfig + ":/other"}, nil, nil, 0, "10.7.0.0/24"},
 		"flat file":              {nil, map[string]string{flat: `{"kubernetes": {"kubeconfig": "` + kubeconfig + `"}}`}, nil, 0, "10.7.0.0/24"},
 		"flat file, local":       {nil, map[string]string{flat: `{"datastore": "local", "local_path": "` + l.path + `"}`}, nil, 0, "10.0.0.0/24"},
-		"flat file, etcd":        {nil, map[string]string{flat: `{"datastore": "etcd", "etcd_host": "https://e"}`}, nil, 2, "etcd"},
+		"flat file, etcd":        {nil, map[string]string{flat: `{"datastore": "etcd", "etcd_host": "ftp://e"}`}, nil, 2, "etcd_host"},
 		"broken flat file":       {nil, map[string]string{flat: `{`}, nil, 2, "flat file"},
 		"option over flat file":  {nil, map[string]string{flat: `{"datastore": "local", "local_path": "/nowhere"}`}, []string{"--kubeconfig", kubeconfig}, 0, "10.7.0.0/24"},
 		"local over environment": {map[string]string{"KUBECONFIG": kubeconfig}, nil, []string{"--local", l.path}, 0, "10.0.0.0/24"},
