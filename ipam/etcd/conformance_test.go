@@ -38,7 +38,7 @@ func newHarness(t *testing.T, cluster *testenv.Etcd) storetest.Harness {
 	}
 }
 
-func open(t *testing.T, endpoints string) *Store {
+func open(t testing.TB, endpoints string) *Store {
 	t.Helper()
 	return openWith(t, ipam.EtcdConfig{Endpoints: strings.Split(endpoints, ",")})
 }
@@ -52,7 +52,7 @@ func openThrough(t *testing.T, proxy *testenv.Proxy) *Store {
 	return openWith(t, ipam.EtcdConfig{Endpoints: []string{proxy.URL}, CAFile: ca})
 }
 
-func openWith(t *testing.T, cfg ipam.EtcdConfig) *Store {
+func openWith(t testing.TB, cfg ipam.EtcdConfig) *Store {
 	t.Helper()
 	s, err := Open(cfg, nil)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/whereabouts-cni/whereabouts/ipam"
 )
 
-// page is how many keys are read with one request.
-const page = 4096
+// page is how many keys are read with one request. Each request costs etcd a walk over
+// all keys that are left.
+const page = 16384
 
 // each calls fn for each key of a range, all as they were at one moment.
 func (s *Store) each(ctx context.Context, r rangeRequest, fn func(pair)) error {

@@ -3,23 +3,26 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
+
+	"go4.org/netipx"
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
 )
 
-const (
-	// small is how many records are read whole, with one request.
-	small = 128
+// maxOps is what etcd takes in one transaction (--max-txn-ops).
+const maxOps = 128
 
-	// maxOps is what etcd takes in one transaction (--max-txn-ops).
-	maxOps = 128
-)
-
-// Search reads a small pool whole. In a large one it finds the records of owners by
-// the index, and free addresses by the notes of blocks.
+// Search reads a pool of one block whole. In a larger one it finds the records of
+// owners by the index, and free addresses by the notes of blocks. No request covers
+// more keys than it answers by much: etcd walks over all keys between the two ends of
+// a range, whatever its limit.
 func (s *Store) Search(ctx context.Context, q ipam.Search) (*ipam.Pool, error) {
+	if blockOf(q.Pool.Range.Masked().Addr()) == blockOf(netipx.PrefixLastIP(q.Pool.Range)) {
+		return s.Read(ctx, q.Pool)
+	}
 	pool, err := s.search(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("pool %s: %w", q.Pool, err)
@@ -28,13 +31,7 @@ func (s *Store) Search(ctx context.Context, q ipam.Search) (*ipam.Pool, error) {
 }
 
 func (s *Store) search(ctx context.Context, q ipam.Search) (*ipam.Pool, error) {
-	prefix := poolKey(q.Pool)
-	whole := below(prefix)
-	whole.Limit = small + 1
-	reads := []rangeRequest{whole, below(blocksKey(q.Pool))}
-	for _, a := range q.Addresses {
-		reads = append(reads, one(recordKey(q.Pool, a)))
-	}
+	reads := []rangeRequest{below(blocksKey(q.Pool))}
 	for _, key := range ownersKeys(q) {
 		index := below(key)
 		index.KeysOnly = true
@@ -44,24 +41,11 @@ func (s *Store) search(ctx context.Context, q ipam.Search) (*ipam.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool := emptyPool(q.Pool)
-	take := func(a rangeAnswer) {
-		for _, kv := range a.Pairs {
-			add(pool, string(kv.Key)[len(prefix):], decode(kv))
-		}
-	}
-	take(found[0])
-	if !found[0].More {
-		return pool, nil
-	}
-	for _, a := range found[2 : 2+len(q.Addresses)] {
-		take(a)
-	}
-	if err := s.takeIndexed(ctx, pool, found[2+len(q.Addresses):]); err != nil {
+	w := &walk{store: s, pool: emptyPool(q.Pool), notes: notesOf(q.Pool, found[0])}
+	if err := s.takeRecords(ctx, w.pool, q.Addresses, found[1:]); err != nil {
 		return nil, err
 	}
-	w := &walk{store: s, pool: pool, notes: notesOf(q.Pool, found[1])}
-	return pool, w.all(ctx, q)
+	return w.pool, w.all(ctx, q)
 }
 
 // readAll reads ranges, as few times as etcd allows.
@@ -94,15 +78,23 @@ func ownersKeys(q ipam.Search) []string {
 	return slices.Compact(keys)
 }
 
-// takeIndexed reads the records that the index names.
-func (s *Store) takeIndexed(ctx context.Context, pool *ipam.Pool, index []rangeAnswer) error {
+// takeRecords reads the records of addresses, and those that the index names.
+func (s *Store) takeRecords(ctx context.Context, pool *ipam.Pool, addresses []netip.Addr, index []rangeAnswer) error {
 	prefix := poolKey(pool.ID)
-	var reads []rangeRequest
+	var names []string
+	for _, a := range addresses {
+		names = append(names, digits(a))
+	}
 	for _, a := range index {
 		for _, kv := range a.Pairs {
 			key := string(kv.Key)
-			reads = append(reads, one(prefix+key[strings.LastIndexByte(key, '/')+1:]))
+			names = append(names, key[strings.LastIndexByte(key, '/')+1:])
 		}
+	}
+	slices.Sort(names)
+	var reads []rangeRequest
+	for _, name := range slices.Compact(names) {
+		reads = append(reads, one(prefix+name))
 	}
 	found, err := s.readAll(ctx, reads)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// stretch is how many keys are read at once in the search for free addresses: at
-	// least two whole blocks. Each further stretch is twice as long, up to longest.
-	stretch, longest = 768, 8192
+	// stretch is how many blocks are read at once in the search for free addresses.
+	// Each further stretch is twice as long, up to longest.
+	stretch, longest = 1, 32
 
 	// far is after how many stretches a search ends that has found something.
-	far = 4
+	far = 3
 
 	// crowded is how many held addresses make it worth to note what a block has
 	// free; mostNotes are written by one search.
@@ -91,8 +91,12 @@ func (w *walk) through(ctx context.Context, r ipam.Range, enough int) (found int
 			if found >= enough || found > 0 && stretches == far {
 				return found, nil
 			}
-			known, err = w.read(ctx, block, lastOf(r.Last), r, int64(min(stretch<<stretches, longest)))
-			if err != nil {
+			for range min(stretch<<stretches, longest) - 1 {
+				if known.Less(r.Last) {
+					known = lastOf(known.Next())
+				}
+			}
+			if err := w.read(ctx, block, known, r); err != nil {
 				return 0, err
 			}
 			found += len(ipam.Free(r.UpTo(known), w.held, enough-found))
@@ -112,42 +116,38 @@ func (w *walk) held(a netip.Addr) bool {
 
 // skip notes for the caller that all of a block is held, but what is free.
 func (w *walk) skip(block netip.Addr, n note) {
-	w.full.AddRange(netipx.IPRangeFrom(block, lastOf(block)))
-	for _, a := range n.addresses(block) {
-		w.full.Remove(a)
+	from := block
+	for _, a := range append(n.addresses(block), lastOf(block).Next()) {
+		if span := netipx.IPRangeFrom(from, a.Prev()); span.IsValid() {
+			w.full.AddRange(span)
+		}
+		from = a.Next()
 	}
 }
 
-// read takes over which addresses are held from a block on. It answers up to where
-// that is known: to the end of a block, at most limit.
-func (w *walk) read(ctx context.Context, block, limit netip.Addr, r ipam.Range, keys int64) (known netip.Addr, err error) {
+// read takes over which addresses are held from the begin of a block to the end of
+// one.
+func (w *walk) read(ctx context.Context, block, last netip.Addr, r ipam.Range) error {
 	prefix := poolKey(w.pool.ID)
 	var found rangeAnswer
-	request := rangeRequest{Key: text(prefix + digits(block)), End: text(prefix + digits(limit) + "\x00"), Limit: keys, KeysOnly: true}
+	request := rangeRequest{Key: text(prefix + digits(block)), End: text(prefix + digits(last) + "\x00"), KeysOnly: true}
 	if err := w.store.client.call(ctx, "/v3/kv/range", request, &found); err != nil {
-		return known, err
+		return err
 	}
-	var blocks []netip.Addr
+	blocks := map[netip.Addr]bool{}
 	for _, kv := range found.Pairs {
-		a, ok := parseDigits(string(kv.Key)[len(prefix):])
-		if !ok {
-			continue
-		}
-		if !w.held(a) {
-			w.pool.Records[a] = ipam.Record{}
-		}
-		if b := blockOf(a); len(blocks) == 0 || blocks[len(blocks)-1] != b {
-			blocks = append(blocks, b)
+		if a, ok := parseDigits(string(kv.Key)[len(prefix):]); ok {
+			blocks[blockOf(a)] = true
+			if !w.held(a) {
+				w.pool.Records[a] = ipam.Record{}
+			}
 		}
 	}
-	known = limit
-	if last := len(blocks) - 1; found.More && last > 0 {
-		known, blocks = blocks[last].Prev(), blocks[:last]
-	}
-	for _, b := range blocks {
+	w.pool.Exists = w.pool.Exists || len(blocks) > 0
+	for b := range blocks {
 		w.look(r, b)
 	}
-	return known, nil
+	return nil
 }
 
 // look makes a note of a block that has been read whole, if it is crowded and has
