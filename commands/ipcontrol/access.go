@@ -45,8 +45,11 @@ func (o options) open() (*access, error) {
 		}
 		if cfg.Datastore == ipam.DatastoreEtcd {
 			store, err := o.openEtcd(cfg.Etcd)
+			if err != nil {
+				return nil, err
+			}
 			a.local = store
-			return a, err
+			return a, nil
 		}
 		if cfg.Datastore == ipam.DatastoreLocal {
 			path = cfg.LocalPath
@@ -62,7 +65,7 @@ func (o options) open() (*access, error) {
 
 // openEtcd opens the store that the flat file names. There is no option for it: a
 // password does not belong on a command line.
-func (o options) openEtcd(cfg ipam.EtcdConfig) (ipam.Store, error) {
+func (o options) openEtcd(cfg ipam.EtcdConfig) (*etcd.Store, error) {
 	for _, path := range []*string{&cfg.CAFile, &cfg.CertFile, &cfg.KeyFile} {
 		if *path != "" {
 			*path = o.here(*path)

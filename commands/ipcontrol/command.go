@@ -39,7 +39,7 @@ func Command(env Env) *cli.Command {
 		Usage:           "show who holds which address, find and repair problems, release and reserve addresses",
 		HideHelpCommand: true,
 		Subcommands: []*cli.Command{
-			showCommand(env), checkCommand(env), releaseCommand(env), reserveCommand(env), lintCommand(env), completionCommand(env),
+			showCommand(env), checkCommand(env), releaseCommand(env), reserveCommand(env), importCommand(env), lintCommand(env), completionCommand(env),
 		},
 		OnUsageError: usageError,
 		BashComplete: completeCommands,

@@ -62,7 +62,7 @@ func TestNamesAndExitCodes(t *testing.T) {
 	}{
 		{ipcontrol.Name, nil, 0, "COMMANDS"},
 		{ipcontrol.Alias, nil, 0, "COMMANDS"},
-		{ipcontrol.Name, []string{"shwo"}, 2, "check, completion, lint, release, reserve, show"},
+		{ipcontrol.Name, []string{"shwo"}, 2, "check, completion, import, lint, release, reserve, show"},
 		{ipcontrol.Name, []string{"show", "--nonsense"}, 2, "nonsense"},
 		{ipcontrol.Name, []string{"show", "-o", "xml"}, 2, `"xml"`},
 		{ipcontrol.Name, []string{"show", "a", "b"}, 2, "found 2"},
