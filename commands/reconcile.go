@@ -128,6 +128,9 @@ func (o reconcileOptions) run(p Process) error {
 		if err != nil {
 			return err
 		}
+		if err := o.wantsKubernetes(flat); err != nil {
+			return err
+		}
 		client, err := kube.NewClient(kube.Options{Kubeconfig: o.kubeconfig, AllowExec: true, Getenv: p.Getenv})
 		if err != nil {
 			return fmt.Errorf("--kubeconfig: %w", err)
@@ -181,10 +184,22 @@ func roleLog(p Process, word string) *slog.Logger {
 	return log
 }
 
+// wantsKubernetes refuses a datastore outside of it: nothing there knows which
+// containers live, so that nothing could be found to be an orphan.
+func (o reconcileOptions) wantsKubernetes(flat reconcileFlatFile) error {
+	if o.kubeconfig != "" || flat.datastore == "" || flat.datastore == ipam.DatastoreKubernetes {
+		return nil
+	}
+	return cli.Exit(fmt.Errorf("flat file: datastore is %s, and reconcile compares records with the pods of Kubernetes; "+
+		"elsewhere the container runtime frees what is left by CNI's GC, and a person by `ip-control release`", flat.datastore), exitUsage)
+}
+
 // reconcileFlatFile is what the clean-up uses of a flat file.
 type reconcileFlatFile struct {
 	content  []byte // nil if there is none
 	schedule string // reconciler_cron_expression
+
+	datastore string // "" if there is none
 }
 
 // readReconcileFlatFile reads the flat file that was named, or else the first that
@@ -213,5 +228,5 @@ func readReconcileFlatFile(p Process, path string, log *slog.Logger) (reconcileF
 		return reconcileFlatFile{}, fmt.Errorf("flat file: %w", err)
 	}
 	log.Info("flat file has what definitions leave out", "path", cfg.FlatFile)
-	return reconcileFlatFile{content, cfg.CronExpression}, nil
+	return reconcileFlatFile{content, cfg.CronExpression, cfg.Datastore}, nil
 }
