@@ -149,3 +149,66 @@ func TestReleaseInABlockCrossesItsNoteOut(t *testing.T) {
 		held[a] = fill(t, s, id, []netip.Addr{a})[a]
 	}
 }
+
+// TestSearchOfSeveralRangesAtOnce has a block in which one range finds nothing and
+// the other one does.
+func TestSearchOfSeveralRangesAtOnce(t *testing.T) {
+	s := open(t, testenv.StartEtcd(t, 1).Endpoints())
+	id := ipam.PoolID{Range: netip.MustParsePrefix("10.0.0.0/22")}
+	all := mustRange(t, ipam.RangeSpec{Range: "10.0.0.0/22"})
+	hole := netip.MustParseAddr("10.0.1.77")
+	fill(t, s, id, slices.DeleteFunc(ipam.Free(all, nil, 600), func(a netip.Addr) bool { return a == hole }))
+	without := all.Reserve(hole)
+	for range 3 { // the first one makes the note
+		p, err := s.Search(t.Context(), ipam.Search{Pool: id, Ranges: []ipam.Range{without, all}, Free: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := func(a netip.Addr) bool { _, held := p.Records[a]; return held }
+		if got := ipam.Free(all.Without(p.Full), held, 1); len(got) != 1 || got[0] != hole {
+			t.Errorf("the next address is %v, want %s", got, hole)
+		}
+		if got := ipam.Free(without.Without(p.Full), held, 1); len(got) != 1 || got[0] == hole || got[0].Less(hole) {
+			t.Errorf("where it is excluded, the next address is %v", got)
+		}
+	}
+	fill(t, s, id, []netip.Addr{hole}) // the note still has it as free
+	if got := next(t, s, id, all); len(got) != 1 || got[0].Less(hole.Next()) {
+		t.Errorf("once it is taken, the next address is %v", got)
+	}
+}
+
+func TestReleaseLeavesNothingButNotes(t *testing.T) {
+	s := open(t, testenv.StartEtcd(t, 1).Endpoints())
+	id := ipam.PoolID{Range: netip.MustParsePrefix("10.0.0.0/22")}
+	a, first, again := netip.MustParseAddr("10.0.0.5"), recordOf("a"), recordOf("a")
+	again.ContainerID = "another"
+	for _, c := range []ipam.Change{
+		{Pool: id, Address: a, After: &first, Overlap: true},
+		{Pool: id, Address: a, Before: &first, After: &again, Overlap: true},
+	} {
+		if err := s.Commit(t.Context(), []ipam.Change{c})[0]; err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := func() (found []string) {
+		if err := s.each(t.Context(), below(root), func(kv pair) { found = append(found, string(kv.Key)) }); err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	const space = root + "network_name=/"
+	want := []string{
+		space + "owners/10.0.0.0/22/container=another/010.000.000.005", space + "owners/10.0.0.0/22/pod=default%2Fa/010.000.000.005",
+		space + "pools/10.0.0.0/22/010.000.000.005", space + "reservations/010.000.000.005",
+	}
+	if got := keys(); !slices.Equal(got, want) {
+		t.Errorf("after a rewrite there is %v, want %v", got, want)
+	}
+	if err := s.Commit(t.Context(), []ipam.Change{{Pool: id, Address: a, Before: &again}})[0]; err != nil {
+		t.Fatal(err)
+	}
+	if got, want := keys(), []string{space + "blocks/10.0.0.0/22/010.000.000.000"}; !slices.Equal(got, want) {
+		t.Errorf("after a release there is %v, want %v", got, want)
+	}
+}
