@@ -34,6 +34,9 @@ image: release-binaries ## build the container image for all roles into dist/ (a
 demo: build cni-plugins ## three pods get addresses and ping each other; needs no cluster
 	scripts/demo
 
+demo-etcd: build ## two hosts share one etcd; the first time builds a control plane
+	scripts/demo-etcd
+
 cni-plugins: ## build the reference CNI plugins and cnitool into bin/cni/
 	go build -C integration/cniplugins $(GO_FLAGS) -o $(CURDIR)/bin/cni/ tool
 
@@ -59,4 +62,4 @@ fuzz: ## run each fuzz test for FUZZTIME (10s)
 clean: ## remove bin/ and dist/
 	rm -rf bin dist
 
-.PHONY: help build release-binaries image demo cni-plugins test bench soak crowd lint fuzz clean
+.PHONY: help build release-binaries image demo demo-etcd cni-plugins test bench soak crowd lint fuzz clean
