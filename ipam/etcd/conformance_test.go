@@ -18,6 +18,14 @@ func TestStoreConforms(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Harness { return newHarness(t, cluster) })
 }
 
+// TestStoreConformsWithAMemberDown runs on three members of which one is dead, and
+// stands in the list of endpoints all the same.
+func TestStoreConformsWithAMemberDown(t *testing.T) {
+	cluster := testenv.StartEtcd(t, 3)
+	cluster.Members[2].Kill()
+	storetest.Run(t, func(t *testing.T) storetest.Harness { return newHarness(t, cluster) })
+}
+
 // newHarness empties the cluster.
 func newHarness(t *testing.T, cluster *testenv.Etcd) storetest.Harness {
 	t.Helper()
