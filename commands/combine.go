@@ -123,7 +123,7 @@ func queueKey(cfg *ipam.Config, v verbs) string {
 	credentials, _ := v.ReadFile(cfg.Kubeconfig) // what is wrong with it is said when it is used
 	for _, part := range []string{
 		queueFormat, v.Version, storeName(cfg), cfg.StateDirectory, v.Getenv("WHEREABOUTS_NAMESPACE"),
-		cfg.Etcd.Username, cfg.Etcd.Password, string(credentials),
+		cfg.Etcd.Username, cfg.Etcd.Password, cfg.Etcd.CAFile, cfg.Etcd.CertFile, cfg.Etcd.KeyFile, string(credentials),
 	} {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
