@@ -53,7 +53,13 @@ func (v verbs) combine(ctx context.Context, c *call, t *task, patience node.Pati
 	}
 	queue, err := node.OpenQueue(c.cfg.RunDirectory, queueKey(c.cfg, v))
 	if err == nil {
-		queue.Hold = func() { timeout -= c.holdBack(ctx, queue.Beat) }
+		done := func() {}
+		defer func() { done() }()
+		queue.Hold = func() {
+			var took time.Duration
+			took, done = c.takeTurns(ctx, v, timeout, queue.Beat)
+			timeout -= took
+		}
 		var data []byte
 		data, err = queue.Do(ctx, body, patience, func(waiting []node.Request, deliver node.Deliver) []byte {
 			w := &worker{verbs: v, call: c, deliver: deliver, beat: queue.Beat}
@@ -67,35 +73,40 @@ func (v verbs) combine(ctx context.Context, c *call, t *task, patience node.Pati
 		return answer{Error: types.NewError(types.ErrTryAgainLater, err.Error(), ""), Unreachable: true}
 	}
 	c.log.Debug("calls of this node cannot be combined, working alone", "error", err)
-	timeout -= c.holdBack(ctx, func() {})
+	took, done := c.takeTurns(ctx, v, timeout, func() {})
+	defer done()
+	timeout -= took
 	w := &worker{verbs: v, call: c, beat: func() {}}
 	return w.work(ctx, t, nil, timeout)
 }
 
-// holdBack waits until this node may write to the call's pools again without
-// hindering other nodes, and answers how long that took.
-func (c *call) holdBack(ctx context.Context, beat func()) time.Duration {
+// turnTaker is a store whose writers of other nodes may be so many that they had better go
+// one after the other.
+type turnTaker interface {
+	Turn(ctx context.Context, id ipam.PoolID, beat func()) (done func())
+}
+
+// takeTurns waits until this node may write to those of the call's pools that are
+// crowded without hindering other nodes. It answers how long that took, and what ends
+// the turns.
+func (c *call) takeTurns(ctx context.Context, v verbs, timeout time.Duration, beat func()) (took time.Duration, done func()) {
+	began := v.Now()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	contention := node.NewContention(c.cfg.RunDirectory)
-	pause := time.Duration(0)
+	var ends []func()
 	for _, id := range c.cfg.Pools() {
-		pause = max(pause, contention.Pause(id))
+		if !contention.IsCrowded(id) || c.open(v) != nil {
+			continue
+		}
+		if store, ok := c.allocator.Store.(turnTaker); ok {
+			c.log.Debug("other nodes write to the same pool, waiting for a turn", "pool", id)
+			ends = append(ends, store.Turn(ctx, id, beat))
+		}
 	}
-	if pause == 0 {
-		return 0
-	}
-	c.log.Debug("other nodes write to the same pool, waiting", "pause", pause)
-	began := time.Now()
-	over := time.After(pause)
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		beat()
-		select {
-		case <-tick.C:
-		case <-over:
-			return time.Since(began)
-		case <-ctx.Done():
-			return time.Since(began)
+	return v.Now().Sub(began), func() {
+		for _, end := range ends {
+			end()
 		}
 	}
 }

@@ -15,7 +15,9 @@
 // entry they replace, never the object's resource version, so that writers of
 // different entries do not collide. A reservation is created before its entry and
 // deleted after it, with its UID and resource version as preconditions. There is
-// no lease and no lock.
+// no lease, and no lock that anything waits for: where a pool is so crowded that
+// writes hinder each other, nodes go one after the other (see Store.Turn), but what
+// they write is as safe without, and goes on without.
 //
 // # Start-up cost
 //

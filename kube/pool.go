@@ -88,6 +88,10 @@ func (b *batch) commit(ctx context.Context, pending []int) {
 		if isBusy(err) {
 			// Other writers were faster, and nothing has been written: our
 			// tests still say what has to hold.
+			if b.store.observer != nil {
+				b.store.observer.Crowded(b.id)
+			}
+			defer b.store.Turn(ctx, b.id, nil)()
 			if waitErr := pause.wait(ctx, err); waitErr != nil {
 				b.fail(pending, fmt.Errorf("write pool %s: %w", name, waitErr))
 				return

@@ -19,8 +19,9 @@ type Store struct {
 	client   *Client
 	observer Observer
 
-	mu   sync.Mutex
-	seen map[ipam.PoolID]seenPool
+	mu    sync.Mutex
+	seen  map[ipam.PoolID]seenPool
+	turns map[ipam.PoolID]bool // that are ours, see Turn
 }
 
 // seenPool is what is known of a pool object from its last read: what its
@@ -42,14 +43,17 @@ var _ ipam.Store = (*Store)(nil)
 // server carries out one write of an object at a time, and begins the others again
 // and again until they come through: with twenty at once a write takes a hundred
 // times as long, and a quarter as many come through. So contention shows as time,
-// not as errors, and the remedy is to come less often.
+// not as errors, and the remedy is to go one after the other: see Turn.
 type Observer interface {
 	Wrote(ipam.PoolID, ipam.Write)
+
+	// Crowded says that others stood in the way of a write, or had their turn.
+	Crowded(ipam.PoolID)
 }
 
 // NewStore makes no request. The observer may be nil.
 func NewStore(client *Client, observer Observer) *Store {
-	return &Store{client: client, observer: observer, seen: map[ipam.PoolID]seenPool{}}
+	return &Store{client: client, observer: observer, seen: map[ipam.PoolID]seenPool{}, turns: map[ipam.PoolID]bool{}}
 }
 
 // Close drops the connections.

@@ -1,0 +1,154 @@
+package kube
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/whereabouts-cni/whereabouts/ipam"
+)
+
+// A turn is for manners, not for safety. Fifty writers at once of one large pool
+// have the server do each write fifty times over, and nearly none comes through. So
+// nodes that notice it (see Observer) go one after the other: whoever creates the
+// small object of that name works, and deletes it. Every write is as safe without,
+// and goes on without: when the object cannot be made, when the wait gets long, and
+// when whoever made it is dead. A pool without a crowd never has one.
+const (
+	// turnSuffix follows the pool's name in that of its turn. No address ends so:
+	// who reads reservations takes it for none.
+	turnSuffix = "-turn"
+
+	// turnAge is how long a node may take. One that takes longer is dead, or
+	// everything is so slow that another one does no harm.
+	turnAge = 6 * time.Second
+
+	// turnPatience bounds the wait for a turn. Only a part of it is over when
+	// everything is as it should be.
+	turnPatience = 45 * time.Second
+
+	// turnLook is how often somebody who waits looks who it is.
+	turnLook = time.Second
+
+	turnRequest = 3 * time.Second // for one request about it
+
+	firstAsk, lastAsk = 40 * time.Millisecond, 400 * time.Millisecond
+)
+
+// Turn waits until it is this node's turn to write to a pool that is crowded, and
+// answers the function that ends the turn. beat is called as long as the wait goes
+// on; it may be nil. There is no error: without a turn the pool is written all the
+// same. At most two thirds of the time that ctx has left go by.
+func (s *Store) Turn(ctx context.Context, id ipam.PoolID, beat func()) (done func()) {
+	name := PoolName(id) + turnSuffix
+	if len(name) > maxName || s.hasTurn(id) {
+		return func() {}
+	}
+	made, waited := s.takeTurn(ctx, id, name, beat)
+	if waited && s.observer != nil {
+		s.observer.Crowded(id)
+	}
+	if made == nil {
+		return func() {}
+	}
+	s.setTurn(id, true)
+	return func() {
+		s.setTurn(id, false)
+		s.endTurn(ctx, name, made.Metadata.UID)
+	}
+}
+
+// takeTurn answers nil if there is no turn to be had.
+func (s *Store) takeTurn(ctx context.Context, id ipam.PoolID, name string, beat func()) (made *reservation, waited bool) {
+	patience := turnPatience
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(deadline)*2/3)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var holder turnHolder
+	for ask := firstAsk; ; ask = min(2*ask, lastAsk) {
+		made, err := s.makeTurn(ctx, id, name)
+		if err == nil {
+			return made, waited
+		}
+		if !isStatus(err, http.StatusConflict) {
+			return nil, waited
+		}
+		waited = true
+		if s.overdue(ctx, name, &holder) {
+			s.endTurn(ctx, name, holder.uid)
+			continue
+		}
+		if beat != nil {
+			beat()
+		}
+		select {
+		case <-time.After(ask/2 + rand.N(ask)):
+		case <-ctx.Done():
+			return nil, waited
+		}
+	}
+}
+
+// turnHolder is whose turn it was at the last look.
+type turnHolder struct {
+	uid          string
+	looked, seen time.Time // last, and first under this UID
+}
+
+// overdue looks now and then whether it is still the same one's turn.
+func (s *Store) overdue(ctx context.Context, name string, h *turnHolder) bool {
+	if time.Since(h.looked) < turnLook {
+		return false
+	}
+	h.looked = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, turnRequest)
+	defer cancel()
+	var there reservation
+	err := s.client.do(ctx, request{method: http.MethodGet, path: s.path(reservationResource, name), slim: true}, &there)
+	if err != nil {
+		return false
+	}
+	if there.Metadata.UID != h.uid {
+		h.uid, h.seen = there.Metadata.UID, h.looked
+	}
+	return h.looked.Sub(h.seen) > turnAge
+}
+
+func (s *Store) makeTurn(ctx context.Context, id ipam.PoolID, name string) (*reservation, error) {
+	ctx, cancel := context.WithTimeout(ctx, turnRequest)
+	defer cancel()
+	object := reservation{
+		APIVersion: apiVersion, Kind: "OverlappingRangeIPReservation",
+		Metadata: objectMeta{Name: name, Namespace: s.client.namespace},
+		Spec:     reservationSpec{ContainerID: "turn", Range: id.Range.String()},
+	}
+	var made reservation
+	err := s.client.do(ctx, request{method: http.MethodPost, path: s.path(reservationResource, ""), body: object, slim: true}, &made)
+	return &made, err
+}
+
+// endTurn deletes the object of a turn, unless it is another one's by now. What
+// fails here ends by itself.
+func (s *Store) endTurn(ctx context.Context, name, uid string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnRequest)
+	defer cancel()
+	_ = s.client.do(ctx, request{
+		method: http.MethodDelete, path: s.path(reservationResource, name),
+		body: map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]string{"uid": uid}},
+	}, nil)
+}
+
+func (s *Store) hasTurn(id ipam.PoolID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turns[id]
+}
+
+func (s *Store) setTurn(id ipam.PoolID, ours bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turns[id] = ours
+}
