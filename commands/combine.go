@@ -55,11 +55,7 @@ func (v verbs) combine(ctx context.Context, c *call, t *task, patience node.Pati
 	if err == nil {
 		done := func() {}
 		defer func() { done() }()
-		queue.Hold = func() {
-			var took time.Duration
-			took, done = c.takeTurns(ctx, v, timeout, queue.Beat)
-			timeout -= took
-		}
+		queue.Hold = func() { done = c.takeTurns(ctx, v, timeout, queue.Beat) }
 		var data []byte
 		data, err = queue.Do(ctx, body, patience, func(waiting []node.Request, deliver node.Deliver) []byte {
 			w := &worker{verbs: v, call: c, deliver: deliver, beat: queue.Beat}
@@ -73,9 +69,7 @@ func (v verbs) combine(ctx context.Context, c *call, t *task, patience node.Pati
 		return answer{Error: types.NewError(types.ErrTryAgainLater, err.Error(), ""), Unreachable: true}
 	}
 	c.log.Debug("calls of this node cannot be combined, working alone", "error", err)
-	took, done := c.takeTurns(ctx, v, timeout, func() {})
-	defer done()
-	timeout -= took
+	defer c.takeTurns(ctx, v, timeout, func() {})()
 	w := &worker{verbs: v, call: c, beat: func() {}}
 	return w.work(ctx, t, nil, timeout)
 }
@@ -87,10 +81,9 @@ type turnTaker interface {
 }
 
 // takeTurns waits until this node may write to those of the call's pools that are
-// crowded without hindering other nodes. It answers how long that took, and what ends
-// the turns.
-func (c *call) takeTurns(ctx context.Context, v verbs, timeout time.Duration, beat func()) (took time.Duration, done func()) {
-	began := v.Now()
+// crowded without hindering other nodes, and answers what ends the turns. The wait is
+// a part of that for other calls, and takes nothing of the time for the work.
+func (c *call) takeTurns(ctx context.Context, v verbs, timeout time.Duration, beat func()) (done func()) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	contention := node.NewContention(c.cfg.RunDirectory)
@@ -104,7 +97,7 @@ func (c *call) takeTurns(ctx context.Context, v verbs, timeout time.Duration, be
 			ends = append(ends, store.Turn(ctx, id, beat))
 		}
 	}
-	return v.Now().Sub(began), func() {
+	return func() {
 		for _, end := range ends {
 			end()
 		}

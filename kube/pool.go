@@ -91,11 +91,11 @@ func (b *batch) commit(ctx context.Context, pending []int) {
 			if b.store.observer != nil {
 				b.store.observer.Crowded(b.id)
 			}
-			defer b.store.Turn(ctx, b.id, nil)()
 			if waitErr := pause.wait(ctx, err); waitErr != nil {
 				b.fail(pending, fmt.Errorf("write pool %s: %w", name, waitErr))
 				return
 			}
+			defer b.store.Turn(ctx, b.id, nil)()
 			continue
 		}
 		left, readErr := b.settle(ctx, pending)

@@ -2,7 +2,8 @@ package kube
 
 import (
 	"context"
-	"math/rand/v2"
+	"crypto/rand"
+	random "math/rand/v2"
 	"net/http"
 	"time"
 
@@ -20,20 +21,24 @@ const (
 	// who reads reservations takes it for none.
 	turnSuffix = "-turn"
 
+	// turnToken begins what stands for the container's id.
+	turnToken = "turn-"
+
 	// turnAge is how long a node may take. One that takes longer is dead, or
 	// everything is so slow that another one does no harm.
 	turnAge = 6 * time.Second
 
 	// turnPatience bounds the wait for a turn. Only a part of it is over when
 	// everything is as it should be.
-	turnPatience = 45 * time.Second
+	turnPatience = 30 * time.Second
 
 	// turnLook is how often somebody who waits looks who it is.
 	turnLook = time.Second
 
 	turnRequest = 3 * time.Second // for one request about it
 
-	firstAsk, lastAsk = 40 * time.Millisecond, 400 * time.Millisecond
+	// Who has waited longer asks more often, down from firstAsk to lastAsk.
+	firstAsk, lastAsk = 500 * time.Millisecond, 50 * time.Millisecond
 )
 
 // Turn waits until it is this node's turn to write to a pool that is crowded, and
@@ -61,6 +66,7 @@ func (s *Store) Turn(ctx context.Context, id ipam.PoolID, beat func()) (done fun
 
 // takeTurn answers nil if there is no turn to be had.
 func (s *Store) takeTurn(ctx context.Context, id ipam.PoolID, name string, beat func()) (made *reservation, waited bool) {
+	token := turnToken + rand.Text()
 	patience := turnPatience
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(deadline)*2/3)
@@ -68,13 +74,13 @@ func (s *Store) takeTurn(ctx context.Context, id ipam.PoolID, name string, beat 
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var holder turnHolder
-	for ask := firstAsk; ; ask = min(2*ask, lastAsk) {
-		made, err := s.makeTurn(ctx, id, name)
+	for began := time.Now(); ; {
+		made, err := s.makeTurn(ctx, id, name, token)
 		if err == nil {
 			return made, waited
 		}
 		if !isStatus(err, http.StatusConflict) {
-			return nil, waited
+			return s.lostTurn(ctx, name, token, err), waited
 		}
 		waited = true
 		if s.overdue(ctx, name, &holder) {
@@ -84,8 +90,10 @@ func (s *Store) takeTurn(ctx context.Context, id ipam.PoolID, name string, beat 
 		if beat != nil {
 			beat()
 		}
+		left := max(0, 1-float64(time.Since(began))/float64(patience))
+		ask := lastAsk + time.Duration(left*float64(firstAsk-lastAsk))
 		select {
-		case <-time.After(ask/2 + rand.N(ask)):
+		case <-time.After(ask/2 + random.N(ask)):
 		case <-ctx.Done():
 			return nil, waited
 		}
@@ -117,17 +125,32 @@ func (s *Store) overdue(ctx context.Context, name string, h *turnHolder) bool {
 	return h.looked.Sub(h.seen) > turnAge
 }
 
-func (s *Store) makeTurn(ctx context.Context, id ipam.PoolID, name string) (*reservation, error) {
+func (s *Store) makeTurn(ctx context.Context, id ipam.PoolID, name, token string) (*reservation, error) {
 	ctx, cancel := context.WithTimeout(ctx, turnRequest)
 	defer cancel()
 	object := reservation{
 		APIVersion: apiVersion, Kind: "OverlappingRangeIPReservation",
 		Metadata: objectMeta{Name: name, Namespace: s.client.namespace},
-		Spec:     reservationSpec{ContainerID: "turn", Range: id.Range.String()},
+		Spec:     reservationSpec{ContainerID: token, Range: id.Range.String()},
 	}
 	var made reservation
 	err := s.client.do(ctx, request{method: http.MethodPost, path: s.path(reservationResource, ""), body: object, slim: true}, &made)
 	return &made, err
+}
+
+// lostTurn finds out whether an attempt whose answer is missing has made the turn
+// ours: nobody else would end it.
+func (s *Store) lostTurn(ctx context.Context, name, token string, err error) *reservation {
+	if !transient(err) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnRequest)
+	defer cancel()
+	var there reservation
+	if s.client.do(ctx, request{method: http.MethodGet, path: s.path(reservationResource, name)}, &there) != nil || there.Spec.ContainerID != token {
+		return nil
+	}
+	return &there
 }
 
 // endTurn deletes the object of a turn, unless it is another one's by now. What

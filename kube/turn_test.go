@@ -117,13 +117,16 @@ func TestWriteDoesNotNeedATurn(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			cp := shared.ControlPlane(t)
-			proxy := cp.Proxy(t)
+			proxy, namespace := cp.Proxy(t), cp.Namespace(t)
 			fault := proxy.Inject(testenv.Rule{Match: testenv.Match{Func: isTurn}, Action: tt.action})
-			store, _ := openObserved(t, cp.Kubeconfig(t, testenv.Options{Namespace: cp.Namespace(t), Via: proxy}))
+			store, _ := openObserved(t, cp.Kubeconfig(t, testenv.Options{Namespace: namespace, Via: proxy}))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			store.Turn(ctx, crowdedPool, nil)()
 			r := ipam.Record{ContainerID: "c1", IfName: "net1", PodRef: "default/a"}
+			if code := statusOf(t, cp, resourcePath(namespace, "overlappingrangeipreservations", turnName)); code != http.StatusNotFound {
+				t.Errorf("a turn is left behind: %d", code)
+			}
 			errs := store.Commit(ctx, []ipam.Change{{Pool: crowdedPool, Address: netip.MustParseAddr("10.0.0.1"), After: &r}})
 			if errs[0] != nil || fault.Hits() != 1 {
 				t.Errorf("%v, with %d faults", errs[0], fault.Hits())

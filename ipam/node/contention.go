@@ -36,6 +36,10 @@ const (
 	// slow is what a write of a pool takes that is worth a wait for others. Small
 	// pools are faster without.
 	slow = 400 * time.Millisecond
+
+	// verySlow is what a write takes that has met others, or a server in trouble,
+	// when nothing tells how many there are.
+	verySlow = time.Second
 )
 
 // NewContention remembers below the run directory.
@@ -64,13 +68,17 @@ func (c *Contention) Crowded(id ipam.PoolID) { _ = replace(c.crowdPath(id), nil,
 // Wrote learns from a write how many others there are. By Little's law the writers at
 // once are the rate at which writes come through, times what one takes.
 func (c *Contention) Wrote(id ipam.PoolID, w ipam.Write) {
-	if w.Before == 0 || w.Since <= 0 || w.Took < slow {
-		return
-	}
-	rate := float64(w.Generation-w.Before) / w.Since.Seconds()
-	if rate*w.Took.Seconds() > tooMany {
+	if crowded(w) {
 		c.Crowded(id)
 	}
+}
+
+func crowded(w ipam.Write) bool {
+	if w.Before == 0 || w.Since <= 0 {
+		return w.Took > verySlow
+	}
+	rate := float64(w.Generation-w.Before) / w.Since.Seconds()
+	return w.Took > slow && rate*w.Took.Seconds() > tooMany
 }
 
 func fresh(path string, age time.Duration) bool {

@@ -52,7 +52,8 @@ func TestCrowdIsSeenFromTheGenerations(t *testing.T) {
 		{"with 19 others", ipam.Write{Took: 2 * time.Second, Generation: 120, Before: 100, Since: 2 * time.Second}, true},
 		{"many, but quick", ipam.Write{Took: slow / 2, Generation: 120, Before: 100, Since: slow / 2}, false},
 		{"many over a long time", ipam.Write{Took: time.Second, Generation: 120, Before: 100, Since: 20 * time.Second}, false},
-		{"a pool that was not read before", ipam.Write{Took: time.Second, Generation: 120}, false},
+		{"a pool that was not read before", ipam.Write{Took: slow, Generation: 120}, false},
+		{"a pool that was not read before, and very slow", ipam.Write{Took: verySlow + 1, Generation: 120}, true},
 		{"a pool that was made again meanwhile", ipam.Write{Took: time.Second, Generation: 2, Before: 100, Since: time.Second}, false},
 	} {
 		c := NewContention(t.TempDir())
