@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ type Object = testenv.Object
 // node is a machine that pods run on: a name, and the plugin's directories.
 type node struct {
 	name, runDir, stateDir string
+
+	plugin string // the program that is called; "" is the one under test
 }
 
 func newNode(t testing.TB, name string) node {
@@ -119,7 +122,7 @@ type process struct {
 
 func (n node) start(t testing.TB, c call) *process {
 	t.Helper()
-	p := &process{t: t, call: c, cmd: exec.Command(binary)}
+	p := &process{t: t, call: c, cmd: exec.Command(cmp.Or(n.plugin, binary))}
 	p.cmd.Env = n.environment(c)
 	p.cmd.Stdin = bytes.NewReader(encode(t, c.config))
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr

@@ -20,20 +20,30 @@ type installation struct {
 	root string
 }
 
+// install runs it with the rights of the administrator.
 func (c *cluster) install(t *testing.T, n node) *installation {
 	t.Helper()
-	i := &installation{root: t.TempDir()}
-	account := filepath.Join(i.root, "account")
-	if err := os.Mkdir(account, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	account := t.TempDir()
+	c.writeAccount(t, account, c.cp.Token(testenv.Admin))
+	return c.installAs(t, n, account)
+}
+
+// writeAccount makes what the kubelet mounts of a service account.
+func (c *cluster) writeAccount(t *testing.T, directory, token string) {
+	t.Helper()
 	for name, content := range map[string][]byte{
-		"token": []byte(c.cp.Token(testenv.Admin)), "ca.crt": c.proxy.CA, "namespace": []byte(c.namespace),
+		"token": []byte(token), "ca.crt": c.proxy.CA, "namespace": []byte(c.namespace),
 	} {
-		if err := os.WriteFile(filepath.Join(account, name), content, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// installAs runs it with the service account in a directory.
+func (c *cluster) installAs(t *testing.T, n node, account string) *installation {
+	t.Helper()
+	i := &installation{root: t.TempDir()}
 	server, err := url.Parse(c.proxy.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +65,17 @@ func (c *cluster) install(t *testing.T, n node) *installation {
 		}
 	})
 	return i
+}
+
+// wait until the plugin and all that it needs are there.
+func (i *installation) wait(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"bin/whereabouts", "bin/ip-control", "net.d/whereabouts.d/whereabouts.conf", "net.d/whereabouts.d/whereabouts.kubeconfig"} {
+		soon(t, name, func() bool {
+			_, err := os.Stat(filepath.Join(i.root, name))
+			return err == nil
+		})
+	}
 }
 
 // config is a network that leaves the cluster to the flat file.
@@ -82,10 +103,7 @@ func TestInstallerMakesUpForReleasesWithoutAnotherCall(t *testing.T) {
 	c := newCluster(t)
 	n := newNode(t, "node-1")
 	i := c.install(t, n)
-	soon(t, "the installation", func() bool {
-		_, err := os.Stat(filepath.Join(i.root, "bin", "ip-control"))
-		return err == nil
-	})
+	i.wait(t)
 	config := i.config(Object{"range": "10.19.0.0/24"})
 	n.add(t, pod("a"), config).gets(t, "10.19.0.1/24")
 	n.add(t, pod("b"), config).gets(t, "10.19.0.2/24")
