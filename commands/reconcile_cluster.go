@@ -67,6 +67,7 @@ func (r reconcileRole) runOn(ctx context.Context) error {
 		func() float64 { return float64(events.Dropped()) })
 	watcher := kube.NewWatcher(r.client, r.flat.content)
 	loop := r.reconciler(watched{watcher}, events, m)
+	loop.waiting = &waitingTeller{stored: watched{watcher}, waiting: watcher.Waiting, ranges: watcher.Ranges, events: events, now: r.process.Now, log: r.log}
 	stop, err := observed{metrics: m, alive: loop.heart.alive, ready: watcher.Ready}.serve(r.listen, r.log)
 	if err != nil {
 		return err

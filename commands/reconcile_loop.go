@@ -78,8 +78,9 @@ func (r passReason) loud() bool { return r == passStart || r == passSchedule }
 type reconciler struct {
 	stored   stored
 	newClean func(namespace string) cleaner
-	schedule *schedule     // nil: never on its own
-	status   *statusKeeper // nil: nobody counts
+	schedule *schedule      // nil: never on its own
+	status   *statusKeeper  // nil: nobody counts
+	waiting  *waitingTeller // nil: nobody tells pods
 	figures  *reconcileFigures
 	heart    *heart
 	now      func() time.Time
@@ -131,6 +132,7 @@ func (r *reconciler) wait(ctx context.Context, last outcome) passReason {
 	var change time.Time // when to look at what changed; zero: nothing did
 	for ctx.Err() == nil {
 		r.heart.beat()
+		r.waiting.tell(ctx)
 		now := r.now()
 		if now.Before(r.scheduled) { // the clock was set back
 			r.scheduled = now
@@ -157,7 +159,7 @@ func (r *reconciler) wait(ctx context.Context, last outcome) passReason {
 			}
 		case <-r.rescheduled():
 			r.scheduled = r.now()
-		case <-time.After(untilFirst(now, schedule, change, due, r.status.due())):
+		case <-time.After(untilFirst(now, schedule, change, due, r.status.due(), r.waiting.due())):
 		}
 	}
 	return ""

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
 	"net/url"
@@ -164,6 +165,9 @@ func newEvent(e reclaim.Event, now time.Time) eventObject {
 		About:      eventSubject{APIVersion: "v1", Kind: "Pod", Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: e.Pod.UID},
 		Controller: eventSource, First: formatTime(now), Last: formatTime(now), Count: 1,
 	}
+	if e.Once != "" {
+		o.Metadata.Name = eventNameOf(e.Pod.Name, e.Once)
+	}
 	o.Source.Component = eventSource
 	if e.Warning {
 		o.Type = "Warning"
@@ -175,7 +179,18 @@ func newEvent(e reclaim.Event, now time.Time) eventObject {
 func eventName(pod string) string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	tail := "." + hex.EncodeToString(b[:])
+	return nameWithTail(pod, b[:])
+}
+
+// eventNameOf is a name that whoever tells the same of a pod comes to. The server
+// then refuses all but the first.
+func eventNameOf(pod, once string) string {
+	sum := sha256.Sum256([]byte(once))
+	return nameWithTail(pod, sum[:8])
+}
+
+func nameWithTail(pod string, unique []byte) string {
+	tail := "." + hex.EncodeToString(unique)
 	if most := maxName - len(tail); len(pod) > most {
 		// A dot or dash at the cut could not stand before a dot.
 		pod = trimEnd(pod[:most])

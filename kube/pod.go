@@ -32,6 +32,7 @@ type podObject struct {
 }
 
 type podAnnotations struct {
+	Networks       string `json:"k8s.v1.cni.cncf.io/networks"` // that it asks for
 	NetworkStatus  string `json:"k8s.v1.cni.cncf.io/network-status"`
 	NetworksStatus string `json:"k8s.v1.cni.cncf.io/networks-status"` // its older name
 	ConfigHash     string `json:"kubernetes.io/config.hash"`
@@ -59,6 +60,9 @@ func (o *podObject) pod(names interner) *reclaim.Pod {
 		status = m.Annotations.NetworksStatus
 	}
 	p.Addresses, p.Networks = parseNetworkStatus(status)
+	if p.Phase == reclaim.Pending {
+		p.Wants = m.Annotations.Networks
+	}
 	if names != nil {
 		p.Namespace, p.Node = names.of(p.Namespace), names.of(p.Node)
 		p.Phase = reclaim.Phase(names.of(string(p.Phase)))

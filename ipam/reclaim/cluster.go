@@ -39,6 +39,10 @@ type Pod struct {
 	// read; Addresses is what it lists, of all networks and interfaces.
 	Networks  bool
 	Addresses []netip.Addr
+
+	// Wants is the annotation with the networks that it asks for, while it is
+	// Pending; else "".
+	Wants string
 }
 
 // Node is what clean-up needs to know of a node that exists.
@@ -76,6 +80,9 @@ type Event struct {
 	Warning bool   // else Normal
 	Reason  string // CamelCase, for machines
 	Message string
+	// Once, if set, names what is told: of several events on a pod with the same
+	// one, whoever posts them, the pod shows the first.
+	Once string
 }
 
 // Recorder tells owners of pods. It never blocks for long and never fails: an event

@@ -1,0 +1,68 @@
+package kube
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/whereabouts-cni/whereabouts/ipam"
+	"github.com/whereabouts-cni/whereabouts/ipam/reclaim"
+)
+
+func TestNetworksThatAPodAsksFor(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"a name":                       {"a", "[{a  []}]"},
+		"with namespace and interface": {"ns/a@net1, b", "[{a ns []} {b  []}]"},
+		"a list":                       {`[{"name": "a", "namespace": "ns", "ips": ["10.0.0.1/24"]}]`, "[{a ns [10.0.0.1/24]}]"},
+		"a list that is broken":        {`[{"name": `, "[]"},
+		"nothing between commas":       {",ns/,", "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := fmt.Sprint(parseSelections(c.text)); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestPoolsThatAWaitingPodDrawsFrom(t *testing.T) {
+	pool := func(network, node string) ipam.PoolID {
+		return ipam.PoolID{Network: network, Node: node, Range: netip.MustParsePrefix("10.0.0.0/24")}
+	}
+	const plain = `{"ipam": {"type": "whereabouts", "range": "10.0.0.0/24"}}`
+	for name, c := range map[string]struct {
+		config string
+		flat   []byte
+		pool   ipam.PoolID
+		want   bool
+	}{
+		"its range":                     {plain, []byte("{}"), pool("", ""), true},
+		"the range of another network":  {plain, []byte("{}"), pool("other", ""), false},
+		"no flat file is known":         {plain, nil, pool("", ""), true},
+		"no flat file, another network": {plain, nil, pool("other", ""), false},
+		"a slice":                       {plain, []byte("{}"), pool("", "node"), false},
+		"a network cut by node":         {`{"ipam": {"type": "whereabouts", "range": "10.0.0.0/24", "node_slice_size": "/26"}}`, []byte("{}"), pool("", ""), false},
+		"another range":                 {`{"ipam": {"type": "whereabouts", "range": "10.0.1.0/24"}}`, []byte("{}"), pool("", ""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := Waiting{claims: readDefinition(c.config, c.flat).claims}
+			if got := w.From(c.pool); got != c.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+// Several processes tell the same: the server takes one of two events with one name.
+func TestEventsThatSayTheSameHaveOneName(t *testing.T) {
+	name := func(once string) string {
+		return newEvent(reclaim.Event{Pod: reclaim.Pod{Namespace: "ns", Name: "p"}, Once: once}, time.Now()).Metadata.Name
+	}
+	if name("a") != name("a") {
+		t.Error("two names for the same")
+	}
+	if name("a") == name("b") || name("") == name("") {
+		t.Error("one name for what is not the same")
+	}
+}
