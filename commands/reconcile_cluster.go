@@ -37,7 +37,7 @@ func (r reconcileRole) reconciler(v view, events reclaim.Recorder, m *metrics) *
 				return kube.NewStore(r.client.In(namespace), nil).WriteStatus(ctx, id, u)
 			},
 		},
-		stored: v, figures: newReconcileFigures(m), heart: newHeart(r.process.Now), now: r.process.Now, log: r.log,
+		stored: v, ranges: v.Ranges, figures: newReconcileFigures(m), heart: newHeart(r.process.Now), now: r.process.Now, log: r.log,
 		newClean: func(namespace string) cleaner {
 			return namespaceCleaner{&reclaim.Reclaimer{
 				Store: kube.NewStore(r.client.In(namespace), nil), Known: v, Live: live, Networks: v, Events: events,

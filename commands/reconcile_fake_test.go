@@ -106,6 +106,7 @@ const never = "0 0 1 1 *"
 func (f *fakeCluster) reconciler(expression string) *reconciler {
 	log := f.book.logger(slog.LevelInfo)
 	return &reconciler{
+		ranges: noRanges,
 		stored: f, now: time.Now, log: log, heart: newHeart(time.Now), figures: newReconcileFigures(f.metrics),
 		schedule: newSchedule(scheduleSources{flag: expression}, time.Now, slog.New(slog.DiscardHandler)),
 		newClean: func(namespace string) cleaner {

@@ -78,9 +78,10 @@ func (r passReason) loud() bool { return r == passStart || r == passSchedule }
 type reconciler struct {
 	stored   stored
 	newClean func(namespace string) cleaner
-	schedule *schedule      // nil: never on its own
-	status   *statusKeeper  // nil: nobody counts
-	waiting  *waitingTeller // nil: nobody tells pods
+	schedule *schedule                      // nil: never on its own
+	status   *statusKeeper                  // nil: nobody counts
+	waiting  *waitingTeller                 // nil: nobody tells pods
+	ranges   func(ipam.PoolID) []ipam.Range // of the definitions that name a pool
 	figures  *reconcileFigures
 	heart    *heart
 	now      func() time.Time

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"maps"
-	"math"
 	"math/big"
 	"slices"
 	"time"
@@ -31,9 +30,9 @@ type reconcileFigures struct {
 func newReconcileFigures(m *metrics) *reconcileFigures {
 	const perPool = " The slices of a network that are cut by node count as one pool."
 	return &reconcileFigures{
-		size: m.gauge("whereabouts_pool_addresses", "Usable addresses of the pool's range; what definitions exclude is not subtracted."+perPool, "namespace", "pool"),
+		size: m.gauge("whereabouts_pool_addresses", "Usable addresses of the pool's range, from the first to the last that its definitions name; what they exclude is not subtracted."+perPool, "namespace", "pool"),
 		used: m.gauge("whereabouts_pool_used_addresses", "Addresses of the pool that are recorded as held."+perPool, "namespace", "pool"),
-		free: m.gauge("whereabouts_pool_free_addresses", "Addresses of the pool that nobody holds; at zero no pod starts that needs one."+perPool, "namespace", "pool"),
+		free: m.gauge("whereabouts_pool_free_addresses", "Addresses of the pool that nobody holds and no definition excludes; at zero no pod starts that needs one."+perPool, "namespace", "pool"),
 
 		freed:      m.counter("whereabouts_reconcile_orphans_freed_total", "Addresses freed because nobody held them any more. Many mean that releases by the nodes get lost: nodes that fail, or a datastore that cannot be reached."),
 		completed:  m.counter("whereabouts_reconcile_half_records_completed_total", "Records of live pods of which one half was missing, and that were made whole. Some mean that a process was killed between two writes, or that an older version deleted a reservation by mistake."),
@@ -72,25 +71,30 @@ func (f *reconcileFigures) passed(reason passReason, o outcome, took time.Durati
 }
 
 // poolFigures are those of one series.
-type poolFigures struct{ size, used float64 }
+type poolFigures struct{ size, used, free float64 }
+
+func (p poolFigures) and(o poolFigures) poolFigures {
+	return poolFigures{p.size + o.size, p.used + o.used, p.free + o.free}
+}
 
 type poolLabels struct{ namespace, pool string }
 
-// pools takes down how full pools are.
-func (f *reconcileFigures) pools(snapshots map[string]*ipam.Snapshot) {
+// pools takes down how full pools are, counted as their status is. ranges are those of
+// the definitions that name a pool.
+func (f *reconcileFigures) pools(snapshots map[string]*ipam.Snapshot, ranges func(ipam.PoolID) []ipam.Range) {
 	all := map[poolLabels]poolFigures{}
 	for namespace, snapshot := range snapshots {
 		for _, p := range snapshot.Pools {
 			labels := poolLabels{namespace, poolLabel(p.ID)}
-			sum := all[labels]
-			all[labels] = poolFigures{sum.size + usableAddresses(p.ID), sum.used + float64(len(p.Records))}
+			u := ipam.UsageOf(p, ranges(p.ID)...)
+			all[labels] = all[labels].and(poolFigures{float(u.Total), float64(u.Used), float(u.Free)})
 		}
 	}
 	all = fold(all)
 	for gauge, value := range map[gaugeFamily]func(poolFigures) float64{
 		f.size: func(p poolFigures) float64 { return p.size },
 		f.used: func(p poolFigures) float64 { return p.used },
-		f.free: func(p poolFigures) float64 { return max(p.size-p.used, 0) },
+		f.free: func(p poolFigures) float64 { return p.free },
 	} {
 		gauge.replace(func(set func(float64, ...string)) {
 			for labels, figures := range all {
@@ -112,18 +116,10 @@ func poolLabel(id ipam.PoolID) string {
 	return "node slices of " + id.Network
 }
 
-// usableAddresses is how many addresses of a range can be handed out at most. A
 // float is exact enough for IPv6.
-func usableAddresses(id ipam.PoolID) float64 {
-	if id.Node != "" && id.Range.IsValid() { // a slice is used in full
-		return math.Exp2(float64(id.Range.Addr().BitLen() - id.Range.Bits()))
-	}
-	r, _, err := ipam.ParseRange(ipam.RangeSpec{Range: id.Range.String()})
-	if err != nil {
-		return 0
-	}
-	size, _ := new(big.Float).SetInt(r.Size()).Float64()
-	return size
+func float(n *big.Int) float64 {
+	f, _ := new(big.Float).SetInt(n).Float64()
+	return f
 }
 
 // fold puts together what is more than maxPoolSeries, of each namespace, in the order
@@ -139,8 +135,7 @@ func fold(all map[poolLabels]poolFigures) map[poolLabels]poolFigures {
 		if i >= maxPoolSeries {
 			labels.pool = "others"
 		}
-		sum := folded[labels]
-		folded[labels] = poolFigures{sum.size + figures.size, sum.used + figures.used}
+		folded[labels] = folded[labels].and(figures)
 	}
 	return folded
 }

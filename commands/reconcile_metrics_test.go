@@ -27,23 +27,23 @@ func TestPoolMetrics(t *testing.T) {
 	f := newReconcileFigures(m)
 	f.pools(map[string]*ipam.Snapshot{
 		"old": {Pools: []*ipam.Pool{poolOf("", "", "10.9.0.0/24", 1)}},
-	})
+	}, noRanges)
 	f.pools(map[string]*ipam.Snapshot{
 		"kube-system": {Pools: []*ipam.Pool{
-			poolOf("", "", "10.0.0.0/29", 4), poolOf("net", "", "fd00::/64", 2), poolOf("", "", "10.1.0.0/31", 2),
+			poolOf("", "", "10.0.0.0/29", 4), poolOf("net", "", "fd00::/64", 2), poolOf("", "", "10.1.0.0/31", 1),
 			poolOf("net", "node-1", "10.2.0.0/26", 3), poolOf("net", "node-2", "10.2.0.64/26", 5), poolOf("", "node-1", "10.3.0.0/26", 1),
 		}},
 		"other": {Pools: []*ipam.Pool{poolOf("", "", "10.0.0.0/29", 0)}},
 		"empty": {},
-	})
+	}, noRanges)
 	e := scrape(t, m)
 	for labels, want := range map[string][3]float64{ // size, used, free
 		`{namespace="kube-system",pool="10.0.0.0-29"}`:        {6, 4, 2},
 		`{namespace="other",pool="10.0.0.0-29"}`:              {6, 0, 6},
-		`{namespace="kube-system",pool="10.1.0.0-31"}`:        {2, 2, 0},
+		`{namespace="kube-system",pool="10.1.0.0-31"}`:        {2, 1, 1},
 		`{namespace="kube-system",pool="net-fd00---64"}`:      {1<<64 - 2, 2, 1<<64 - 4},
-		`{namespace="kube-system",pool="node slices of net"}`: {128, 8, 120},
-		`{namespace="kube-system",pool="node slices"}`:        {64, 1, 63},
+		`{namespace="kube-system",pool="node slices of net"}`: {127, 8, 119},
+		`{namespace="kube-system",pool="node slices"}`:        {63, 1, 62},
 	} {
 		e.want(t, map[string]float64{
 			"whereabouts_pool_addresses" + labels: want[0], "whereabouts_pool_used_addresses" + labels: want[1],
@@ -57,13 +57,30 @@ func TestPoolMetrics(t *testing.T) {
 	}
 }
 
+func noRanges(ipam.PoolID) []ipam.Range { return nil }
+
+// What is excluded is not free, or a pool would never be full.
+func TestPoolMetricsCountAsTheStatusDoes(t *testing.T) {
+	r, _, err := ipam.ParseRange(ipam.RangeSpec{Range: "10.0.0.0/24", Start: "10.0.0.1", End: "10.0.0.10", Exclude: []string{"10.0.0.5-10.0.0.10"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMetrics()
+	newReconcileFigures(m).pools(map[string]*ipam.Snapshot{"ns": {Pools: []*ipam.Pool{poolOf("", "", "10.0.0.0/24", 4)}}},
+		func(ipam.PoolID) []ipam.Range { return []ipam.Range{r} })
+	const labels = `{namespace="ns",pool="10.0.0.0-24"}`
+	scrape(t, m).want(t, map[string]float64{
+		"whereabouts_pool_addresses" + labels: 10, "whereabouts_pool_used_addresses" + labels: 4, "whereabouts_pool_free_addresses" + labels: 0,
+	})
+}
+
 func TestManyPoolsAreFewSeries(t *testing.T) {
 	m := newMetrics()
 	snapshot := &ipam.Snapshot{}
 	for i := range maxPoolSeries + 500 {
 		snapshot.Pools = append(snapshot.Pools, poolOf(fmt.Sprintf("net%05d", i), "", "10.0.0.0/29", 1))
 	}
-	newReconcileFigures(m).pools(map[string]*ipam.Snapshot{"ns": snapshot})
+	newReconcileFigures(m).pools(map[string]*ipam.Snapshot{"ns": snapshot}, noRanges)
 	e := scrape(t, m)
 	series := 0
 	for name := range e.values {

@@ -80,7 +80,7 @@ func (r *reconciler) look(ctx context.Context, reason passReason) outcome {
 	// A pass over what is long out of date is no success, though it does no harm.
 	sum := outcome{read: err == nil || len(snapshots) > 0, err: errors.Join(err, r.stored.Ready())}
 	if err == nil {
-		r.figures.pools(snapshots)
+		r.figures.pools(snapshots, r.ranges)
 		maps.DeleteFunc(r.cleaners, func(namespace string, _ cleaner) bool { return snapshots[namespace] == nil })
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(snapshots)) {
