@@ -59,10 +59,12 @@ func TestEventsThatSayTheSameHaveOneName(t *testing.T) {
 	name := func(once string) string {
 		return newEvent(reclaim.Event{Pod: reclaim.Pod{Namespace: "ns", Name: "p"}, Once: once}, time.Now()).Metadata.Name
 	}
-	if name("a") != name("a") {
-		t.Error("two names for the same")
-	}
-	if name("a") == name("b") || name("") == name("") {
-		t.Error("one name for what is not the same")
+	for _, c := range []struct {
+		one, other string
+		same       bool
+	}{{"a", "a", true}, {"a", "b", false}, {"", "", false}} {
+		if one, other := name(c.one), name(c.other); (one == other) != c.same {
+			t.Errorf("%q and %q: %s and %s", c.one, c.other, one, other)
+		}
 	}
 }
