@@ -131,3 +131,28 @@ func (c *cluster) verbs() []string {
 	slices.Sort(verbs)
 	return slices.Compact(verbs)
 }
+
+// Whoever reads the credentials on a node reaches the records of one namespace and
+// nothing else.
+func TestCredentialsOfANodeReachNothingElse(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	objects := pluginObjects(t, c.namespace)
+	c.grant(objects)
+	newNode(t, "node-a").waitReady(t, with(c.ranged("10.18.1.0/24"), Object{"cniVersion": "1.1.0"}))
+	token := c.cp.ServiceAccountToken(t, c.namespace, objects["ServiceAccount"].Name())
+	node := c.cp.Client().As(token)
+	if _, err := node.List(t.Context(), c.path("ippools")); err != nil {
+		t.Errorf("its own records: %v", err)
+	}
+	for _, path := range []string{
+		"/api/v1/pods", "/api/v1/namespaces/" + c.namespace + "/pods", "/api/v1/nodes",
+		"/api/v1/secrets", "/api/v1/namespaces/" + c.namespace + "/secrets", "/api/v1/namespaces/" + c.namespace + "/configmaps",
+		"/apis/apps/v1/namespaces/" + c.namespace + "/daemonsets", "/apis/" + groupVersion + "/ippools",
+		"/apis/" + groupVersion + "/namespaces/default/ippools", c.path("nodeslicepools"),
+	} {
+		if _, err := node.List(t.Context(), path); testenv.StatusCode(err) != http.StatusForbidden {
+			t.Errorf("%s: %v, want it forbidden", path, err)
+		}
+	}
+}
