@@ -147,13 +147,13 @@ func TestTokensComeAndGoWhilePodsStart(t *testing.T) {
 	for worker := range 4 {
 		workers.Go(func() { r.startPods(n, config, worker, &done, stop) })
 	}
+	end := sync.OnceFunc(func() { close(stop); workers.Wait(); r.close() })
+	t.Cleanup(end) // also where a wait was in vain
 	for number := 0; (number < rotations || done.Load() < adds) && !t.Failed(); number++ {
 		r.next(i)
 		time.Sleep(pause) // the form that was asked for; nothing relies on it
 	}
-	close(stop)
-	workers.Wait()
-	r.close()
+	end()
 	t.Logf("%d ADDs with %d tokens", done.Load(), len(r.tokens))
 	soon(t, "the first token's end", func() bool { return r.refused(0) })
 	if r.refused(len(r.tokens) - 1) {
