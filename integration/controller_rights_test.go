@@ -48,7 +48,7 @@ func TestRightsOfTheController(t *testing.T) {
 	s.eventually("the pools are removed", func() bool { return len(s.pools()) == 0 })
 	s.quiet()
 
-	used := rightsUsed(s.watched.Requests())
+	used := testenv.RightsUsed(s.watched.Requests())
 	for right := range granted {
 		if !used[right] {
 			t.Errorf("granted and not used: %s", right)
@@ -120,39 +120,4 @@ func rightsIn(role Object) map[string]bool {
 		}
 	}
 	return rights
-}
-
-// rightsUsed is what requests need, as "resource verb".
-func rightsUsed(requests []testenv.Request) map[string]bool {
-	verbs := map[string]string{http.MethodPost: "create", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodPut: "update"}
-	used := map[string]bool{}
-	for _, r := range requests {
-		resource, named := resourceIn(r.Path)
-		verb := verbs[r.Method]
-		switch {
-		case verb != "":
-		case r.Query.Get("watch") != "":
-			verb = "watch"
-		case named:
-			verb = "get"
-		default:
-			verb = "list"
-		}
-		used[resource+" "+verb] = true
-	}
-	return used
-}
-
-// resourceIn finds the resource in a path of the API, and whether it is one object's.
-func resourceIn(path string) (resource string, named bool) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	front := map[string]int{"api": 2, "apis": 3}[parts[0]]
-	parts = parts[min(front, len(parts)):]
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		parts = parts[2:]
-	}
-	if len(parts) == 0 {
-		return path, false
-	}
-	return parts[0], len(parts) > 1
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/whereabouts-cni/whereabouts/integration/testenv"
+	"github.com/whereabouts-cni/whereabouts/integration/testenv/storefault"
 	"github.com/whereabouts-cni/whereabouts/ipam"
 	"github.com/whereabouts-cni/whereabouts/ipam/storetest"
 	"github.com/whereabouts-cni/whereabouts/kube"
@@ -43,7 +44,7 @@ func newHarness(t *testing.T, cp *testenv.ControlPlane, details bool) storetest.
 		Other: func(t *testing.T) ipam.Store {
 			return openStore(t, cp.Kubeconfig(t, testenv.Options{Namespace: namespace}))
 		},
-		Faults:          &injector{proxy: proxy},
+		Faults:          storefault.New(proxy, isWrite),
 		Details:         details,
 		SeedReservation: seed.reservation,
 		SeedRecord:      seed.record,
@@ -122,46 +123,4 @@ func (s seeder) pool(t *testing.T, id ipam.PoolID, entries testenv.Object) {
 	}
 }
 
-// injector makes write requests fail in the proxy.
-type injector struct {
-	proxy *testenv.Proxy
-	armed *testenv.Injection
-}
-
-func (i *injector) Arm(f storetest.Fault) {
-	i.Disarm()
-	times := f.Times
-	if times == 0 {
-		times = testenv.Always
-	}
-	var action testenv.Action
-	switch f.Kind {
-	case storetest.Refuse:
-		action = testenv.Refuse()
-	case storetest.LostAnswer:
-		action = testenv.LoseAnswer()
-	case storetest.Slow:
-		action = testenv.Slow(0, f.Delay)
-	case storetest.Status409:
-		action = testenv.Answer(http.StatusConflict)
-	case storetest.Status422:
-		action = testenv.Answer(http.StatusUnprocessableEntity)
-	case storetest.Status429:
-		action = testenv.Answer(http.StatusTooManyRequests)
-	case storetest.Status500:
-		action = testenv.Answer(http.StatusInternalServerError)
-	default:
-		panic("unknown fault " + f.Kind)
-	}
-	i.armed = i.proxy.Inject(testenv.Rule{Match: testenv.Match{Func: isWrite}, Nth: f.Nth, Times: times, Action: action})
-}
-
 func isWrite(r testenv.Request) bool { return r.Method != http.MethodGet }
-
-func (i *injector) Disarm() {
-	if i.armed != nil {
-		i.armed.Remove()
-	}
-}
-
-func (i *injector) Fired() int { return i.armed.Hits() }

@@ -1,7 +1,6 @@
 package reclaim
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"os"
@@ -44,7 +43,7 @@ func TestRights(t *testing.T) {
 	for _, about := range all {
 		situation(about).comesTo(about.keeps...)
 	}
-	used := w.usedRights()
+	used := testenv.RightsUsed(w.proxy.Requests())
 	t.Log("used:", slices.Sorted(maps.Keys(used)))
 	for right := range granted {
 		if !used[right] {
@@ -118,41 +117,4 @@ func (w *world) bindRole(file, user string) map[string]bool {
 		}
 	}
 	return granted
-}
-
-// usedRights are what the requests since the start needed, as "resource verb".
-func (w *world) usedRights() map[string]bool {
-	used := map[string]bool{}
-	for _, r := range w.proxy.Requests() {
-		resource, named := resourceOf(r.Path)
-		verb := map[string]string{http.MethodPost: "create", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodPut: "update"}[r.Method]
-		switch {
-		case verb != "":
-		case r.Query.Get("watch") != "":
-			verb = "watch"
-		case named:
-			verb = "get"
-		default:
-			verb = "list"
-		}
-		used[fmt.Sprintf("%s %s", resource, verb)] = true
-	}
-	return used
-}
-
-// resourceOf finds the resource in a path of the API, with its subresource, and
-// whether it is one object's.
-func resourceOf(path string) (resource string, named bool) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	parts = parts[min(len(parts), map[string]int{"api": 2, "apis": 3}[parts[0]]):]
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		parts = parts[2:]
-	}
-	switch len(parts) {
-	case 0:
-		return path, false
-	case 1, 2:
-		return parts[0], len(parts) == 2
-	}
-	return parts[0] + "/" + parts[2], true
 }

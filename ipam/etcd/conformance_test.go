@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/whereabouts-cni/whereabouts/integration/testenv"
+	"github.com/whereabouts-cni/whereabouts/integration/testenv/storefault"
 	"github.com/whereabouts-cni/whereabouts/ipam"
 	"github.com/whereabouts-cni/whereabouts/ipam/storetest"
 )
@@ -35,7 +35,7 @@ func newHarness(t *testing.T, cluster *testenv.Etcd) storetest.Harness {
 	return storetest.Harness{
 		Store:   openThrough(t, proxy),
 		Other:   func(t *testing.T) ipam.Store { return open(t, cluster.Endpoints()) },
-		Faults:  &injector{proxy: proxy},
+		Faults:  storefault.New(proxy, isWrite),
 		Details: true,
 		SeedReservation: func(t *testing.T, r ipam.Reservation) {
 			write(t, direct, putOp(reservationKey(r.Space, r.Address), encode(r.Record, r.Range)))
@@ -77,52 +77,6 @@ func write(t *testing.T, s *Store, ops ...op) {
 	}
 }
 
-// injector makes write requests fail in the proxy.
-type injector struct {
-	proxy *testenv.Proxy
-	armed *testenv.Injection
-}
-
-// Arm puts a fault in force.
-func (i *injector) Arm(f storetest.Fault) {
-	i.Disarm()
-	times := f.Times
-	if times == 0 {
-		times = testenv.Always
-	}
-	i.armed = i.proxy.Inject(testenv.Rule{Match: testenv.Match{Func: isWrite}, Nth: f.Nth, Times: times, Action: action(f)})
-}
-
-func action(f storetest.Fault) testenv.Action {
-	switch f.Kind {
-	case storetest.Refuse:
-		return testenv.Refuse()
-	case storetest.LostAnswer:
-		return testenv.LoseAnswer()
-	case storetest.Slow:
-		return testenv.Slow(0, f.Delay)
-	case storetest.Status409:
-		return testenv.Answer(http.StatusConflict)
-	case storetest.Status422:
-		return testenv.Answer(http.StatusUnprocessableEntity)
-	case storetest.Status429:
-		return testenv.Answer(http.StatusTooManyRequests)
-	case storetest.Status500:
-		return testenv.Answer(http.StatusInternalServerError)
-	}
-	panic("unknown fault " + f.Kind)
-}
-
 func isWrite(r testenv.Request) bool {
 	return strings.Contains(string(r.Body), `"request_put"`) || strings.Contains(string(r.Body), `"request_delete_range"`)
 }
-
-// Disarm lets everything pass.
-func (i *injector) Disarm() {
-	if i.armed != nil {
-		i.armed.Remove()
-	}
-}
-
-// Fired is how many writes have failed.
-func (i *injector) Fired() int { return i.armed.Hits() }
