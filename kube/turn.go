@@ -35,7 +35,10 @@ const (
 	// turnLook is how often somebody who waits looks who it is.
 	turnLook = time.Second
 
-	turnRequest = 3 * time.Second // for one request about it
+	// turnRequest bounds one request about it. Where that is more than an eighth of
+	// the patience, this is: somebody in a hurry, a DEL, must not find out slowly
+	// that the server is away.
+	turnRequest = 3 * time.Second
 
 	// Who has waited longer asks more often, down from firstAsk to lastAsk.
 	firstAsk, lastAsk = 500 * time.Millisecond, 50 * time.Millisecond
@@ -75,12 +78,15 @@ func (s *Store) takeTurn(ctx context.Context, id ipam.PoolID, name string, beat 
 	defer cancel()
 	var holder turnHolder
 	for began := time.Now(); ; {
-		made, err := s.makeTurn(ctx, id, name, token)
+		made, err := s.makeTurn(ctx, min(turnRequest, patience/8), id, name, token)
 		if err == nil {
 			return made, waited
 		}
 		if !isStatus(err, http.StatusConflict) {
-			return s.lostTurn(ctx, name, token, err), waited
+			if transient(err) {
+				go s.endLostTurn(ctx, name, token)
+			}
+			return nil, waited
 		}
 		waited = true
 		if s.overdue(ctx, name, &holder) {
@@ -125,8 +131,8 @@ func (s *Store) overdue(ctx context.Context, name string, h *turnHolder) bool {
 	return h.looked.Sub(h.seen) > turnAge
 }
 
-func (s *Store) makeTurn(ctx context.Context, id ipam.PoolID, name, token string) (*reservation, error) {
-	ctx, cancel := context.WithTimeout(ctx, turnRequest)
+func (s *Store) makeTurn(ctx context.Context, limit time.Duration, id ipam.PoolID, name, token string) (*reservation, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	object := reservation{
 		APIVersion: apiVersion, Kind: "OverlappingRangeIPReservation",
@@ -138,19 +144,15 @@ func (s *Store) makeTurn(ctx context.Context, id ipam.PoolID, name, token string
 	return &made, err
 }
 
-// lostTurn finds out whether an attempt whose answer is missing has made the turn
-// ours: nobody else would end it.
-func (s *Store) lostTurn(ctx context.Context, name, token string, err error) *reservation {
-	if !transient(err) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnRequest)
+// endLostTurn ends a turn that an attempt whose answer is missing may have made.
+func (s *Store) endLostTurn(ctx context.Context, name, token string) {
+	get, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnRequest)
 	defer cancel()
 	var there reservation
-	if s.client.do(ctx, request{method: http.MethodGet, path: s.path(reservationResource, name)}, &there) != nil || there.Spec.ContainerID != token {
-		return nil
+	err := s.client.do(get, request{method: http.MethodGet, path: s.path(reservationResource, name)}, &there)
+	if err == nil && there.Spec.ContainerID == token {
+		s.endTurn(ctx, name, there.Metadata.UID)
 	}
-	return &there
 }
 
 // endTurn deletes the object of a turn, unless it is another one's by now. What
