@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,11 @@ const (
 
 	// tellWaitingAgain is how often one pod is told the same.
 	tellWaitingAgain = 5 * time.Minute
+
+	// exhaustedInterval lies between two events about one pool, so that a thousand
+	// pods that wait for it are no flood. What the plugin says reaches each of them
+	// by the runtime all the same.
+	exhaustedInterval = time.Minute
 )
 
 // waitingTeller posts events on pods that wait for an address: the pool has none left,
@@ -35,8 +41,9 @@ type waitingTeller struct {
 	log     *slog.Logger
 
 	last   time.Time
-	period time.Time       // a multiple of tellWaitingAgain, the same for all processes
-	told   map[string]bool // in this period
+	period time.Time            // a multiple of tellWaitingAgain, the same for all processes
+	told   map[string]bool      // in this period
+	full   map[string]time.Time // when somebody was last told of a pool, by name
 }
 
 // due is when the next look is; a nil teller never looks.
@@ -54,7 +61,7 @@ func (w *waitingTeller) tell(ctx context.Context) {
 	}
 	w.last = w.now()
 	if period := w.last.Truncate(tellWaitingAgain); !period.Equal(w.period) || w.told == nil {
-		w.period, w.told = period, map[string]bool{}
+		w.period, w.told, w.full = period, map[string]bool{}, map[string]time.Time{}
 	}
 	waiting := w.waiting()
 	if len(waiting) == 0 {
@@ -66,44 +73,71 @@ func (w *waitingTeller) tell(ctx context.Context) {
 	if err != nil {
 		w.log.Debug("pods that wait cannot be told why", "error", err)
 	}
-	for _, pod := range waiting {
-		for _, snapshot := range snapshots {
-			for _, pool := range snapshot.Pools {
-				if pod.From(pool.ID) {
-					w.compare(pod, pool)
-				}
+	// All processes go through them in one order, so that they tell the same ones.
+	slices.SortFunc(waiting, func(a, b kube.Waiting) int {
+		return cmp.Or(cmp.Compare(a.Pod.UID, b.Pod.UID), cmp.Compare(a.Network, b.Network))
+	})
+	for _, snapshot := range snapshots {
+		for _, pool := range snapshot.Pools {
+			w.compare(pool, slices.DeleteFunc(slices.Clone(waiting), func(p kube.Waiting) bool { return !p.From(pool.ID) }))
+		}
+	}
+}
+
+// compare tells pods that wait for addresses of a pool what is wrong there: each that
+// asked for one by number, and one of the others.
+func (w *waitingTeller) compare(pool *ipam.Pool, pods []kube.Waiting) {
+	var others []kube.Waiting
+	for _, pod := range pods {
+		asked := false
+		for _, a := range pod.Asked {
+			if !pool.ID.Range.Contains(a) {
+				continue
+			}
+			asked = true
+			if r, held := pool.Records[a]; held && !isOf(r, pod.Pod) {
+				w.post(pod, reasonHeld, a.String(), fmt.Sprintf(
+					"network %s: the requested address %s is held by %s (IPPool %s); request another one, or end its holder",
+					pod.Network, a, r.Holder(), kube.PoolName(pool.ID)))
 			}
 		}
-	}
-}
-
-// compare tells a pod what is wrong with a pool of its network.
-func (w *waitingTeller) compare(pod kube.Waiting, pool *ipam.Pool) {
-	for _, a := range pod.Asked {
-		if r, held := pool.Records[a]; held && !isOf(r, pod.Pod) {
-			w.post(pod, reasonHeld, a.String(), fmt.Sprintf(
-				"network %s: the requested address %s is held by %s (IPPool %s); request another one, or end its holder",
-				pod.Network, a, r.Holder(), kube.PoolName(pool.ID)))
+		if !asked && !holds(pool, pod.Pod) {
+			others = append(others, pod)
 		}
 	}
-	if len(pod.Asked) > 0 || holds(pool, pod.Pod) {
+	w.tellFull(pool, others)
+}
+
+// tellFull tells one of the pods, if the pool has nothing for them: the next one that
+// has not been told, and not before exhaustedInterval is over.
+func (w *waitingTeller) tellFull(pool *ipam.Pool, pods []kube.Waiting) {
+	name := kube.PoolName(pool.ID)
+	if len(pods) == 0 || w.now().Before(w.full[name].Add(exhaustedInterval)) {
 		return
 	}
-	if u := ipam.UsageOf(pool, w.ranges(pool.ID)...); u.Free.Sign() <= 0 {
-		w.post(pod, reasonExhausted, kube.PoolName(pool.ID), fmt.Sprintf(
-			"network %s: no free address in %s (IPPool %s): %d in use, %s of %s usable addresses excluded; "+
-				"end pods that use the network, or widen its range",
-			pod.Network, pool.ID.Range, kube.PoolName(pool.ID), u.Used, u.Excluded, u.Total))
+	u := ipam.UsageOf(pool, w.ranges(pool.ID)...)
+	if u.Free.Sign() > 0 {
+		return
+	}
+	for _, pod := range pods {
+		text := fmt.Sprintf("network %s: no free address in %s (IPPool %s): %d in use, %s of %s usable addresses excluded; "+
+			"end pods that use the network, or widen its range", pod.Network, pool.ID.Range, name, u.Used, u.Excluded, u.Total)
+		if w.post(pod, reasonExhausted, name, text) {
+			w.full[name] = w.now()
+			return
+		}
 	}
 }
 
-func (w *waitingTeller) post(pod kube.Waiting, reason, about, message string) {
+// post reports whether it is news.
+func (w *waitingTeller) post(pod kube.Waiting, reason, about, message string) bool {
 	once := fmt.Sprint(pod.Pod.UID, " ", reason, " ", pod.Network, " ", about, " ", w.period.Unix())
 	if w.told[once] {
-		return
+		return false
 	}
 	w.told[once] = true
 	w.events.Event(reclaim.Event{Pod: *pod.Pod, Warning: true, Reason: reason, Message: message, Once: once})
+	return true
 }
 
 func holds(pool *ipam.Pool, p *reclaim.Pod) bool {
