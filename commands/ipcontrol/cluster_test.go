@@ -28,9 +28,6 @@ type realCluster struct {
 
 func newRealCluster(t *testing.T) *realCluster {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("no API server in short tests")
-	}
 	cp := Shared.ControlPlane(t)
 	cp.ApplyCRDs(t, "../../kube/testdata/definitions")
 	c := &realCluster{shell: newShell(t), cp: cp, namespace: cp.Namespace(t)}

@@ -23,9 +23,6 @@ func call(t *testing.T, name string, args ...string) (stdout, stderr string, exi
 }
 
 func TestReservedAddressSurvivesTheCleanUp(t *testing.T) {
-	if testing.Short() {
-		t.Skip("no API server in short tests")
-	}
 	cp := ipcontrol.Shared.ControlPlane(t)
 	namespace := cp.Namespace(t)
 	kubeconfig := cp.Kubeconfig(t, testenv.Options{Namespace: namespace})

@@ -9,23 +9,14 @@ import (
 	"time"
 )
 
-// TestHistoryShort is the short form for every day.
-func TestHistoryShort(t *testing.T) {
-	if os.Getenv(timeVariable) != "" {
-		t.Skip("TestHistory runs instead, since " + timeVariable + " is set")
-	}
-	testHistory(t, 20*time.Second)
-}
-
-// TestHistory is the long form: HISTORY_TIME says how long.
+// TestHistory takes 20 seconds; HISTORY_TIME asks for another time.
 func TestHistory(t *testing.T) {
-	text := os.Getenv(timeVariable)
-	if text == "" {
-		t.Skip("TestHistoryShort runs instead; set " + timeVariable + " to a duration such as 10m")
-	}
-	length, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatalf("%s: %v", timeVariable, err)
+	length := 20 * time.Second
+	if text := os.Getenv(timeVariable); text != "" {
+		var err error
+		if length, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("%s: %v", timeVariable, err)
+		}
 	}
 	testHistory(t, length)
 }
