@@ -117,6 +117,29 @@ func TestKilledAdd(t *testing.T) {
 	})
 }
 
+// A killed ADD may be repeated for the same container: those that waited for it are
+// carried out by the next. A reservation that it left is finished, though another
+// address has become the lowest meanwhile.
+func TestKilledAddIsRepeatedForItsContainer(t *testing.T) {
+	t.Parallel()
+	for _, container := range []string{"a-c1", "a-c2"} {
+		t.Run(container, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			n := newNode(t, "node-1")
+			config := c.config("net-a", Object{"range": "10.20.0.0/24"})
+			n.add(t, pod("b"), config).gets(t, "10.20.0.1/24")
+			killedAtPool(t, c, n, call{command: "ADD", sandbox: pod("a"), config: config})
+			n.del(t, pod("b"), config).ok(t)
+			n.add(t, pod("a").in(container), config).gets(t, "10.20.0.2/24")
+			c.holds(t, map[string]string{"10.20.0.0-24/2": container})
+			if left := c.reservations(); len(left) != 1 {
+				t.Errorf("%d reservations, want one: %v", len(left), left)
+			}
+		})
+	}
+}
+
 // The next ADD of the pod may come without a DEL, and on another node.
 func TestKilledAddIsHealedOnAnotherNode(t *testing.T) {
 	t.Parallel()

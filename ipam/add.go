@@ -51,7 +51,7 @@ func (j *addJob) propose(ctx context.Context, v *view) []Change {
 	}
 	if j.memory == nil {
 		j.memory = j.allocator.recall(j.Owner)
-		j.plan.prefer = j.memory.older(j.Owner)
+		j.plan.prefer = j.memory.intended(j.Owner)
 	}
 	for {
 		changes, unsure, err := j.plan.pick(v, j.allocator)

@@ -56,12 +56,13 @@ func (m *memory) own() []Holding {
 	})
 }
 
-// older lists the addresses that older containers of the pod may hold, or have
-// reserved when they died.
-func (m *memory) older(owner Owner) []netip.Addr {
+// intended lists the addresses that the owner may hold, or have reserved when a call
+// for it died: one of an older container, or an earlier one for this container, which
+// is repeated when the process dies that carried it out.
+func (m *memory) intended(owner Owner) []netip.Addr {
 	var addresses []netip.Addr
 	for _, h := range m.loaded {
-		if h.Record.ContainerID != owner.ContainerID && h.Record.OwnedBy(owner) {
+		if h.Record.OwnedBy(owner) {
 			addresses = append(addresses, h.Address)
 		}
 	}

@@ -51,7 +51,7 @@ type plan struct {
 	slots []*slot
 	loose []Request // requested outside every range: no record
 
-	prefer   []netip.Addr     // intended by an earlier container of this pod
+	prefer   []netip.Addr     // intended by earlier calls for this owner
 	foreign  map[holding]bool // look like the owner's but are not
 	doubtful []Change         // that may have been carried out
 }

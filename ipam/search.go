@@ -71,8 +71,8 @@ func (j *addJob) seek(id PoolID, s *Search) {
 			}
 		}
 	}
-	// The addresses of older containers are tried first.
-	for _, a := range j.allocator.recall(j.Owner).older(j.Owner) {
+	// What earlier calls intended is tried first.
+	for _, a := range j.allocator.recall(j.Owner).intended(j.Owner) {
 		if id.Range.Contains(a) {
 			s.Addresses = append(s.Addresses, a)
 		}
