@@ -3,6 +3,7 @@ package ipam
 import (
 	"context"
 	"net/netip"
+	"time"
 )
 
 // Store keeps records. Stores differ in how they make a write atomic, not in
@@ -103,6 +104,16 @@ type Change struct {
 type Snapshot struct {
 	Pools        []*Pool
 	Reservations []Reservation
+	Turns        []Turn
+}
+
+// Turn is the mark of a writer to a crowded pool, in stores whose writers go one after
+// the other then. It holds no address. A writer that is killed leaves its mark behind,
+// which does no harm: others write without it in the end.
+type Turn struct {
+	Name  string    // of the mark in the store
+	UID   string    // of this one of that name
+	Since time.Time // by the store's clock
 }
 
 // Frees reports whether a release frees the record that is there.

@@ -95,7 +95,11 @@ func assemble(namespace string, pools []*storedPool, reservations *mirror[reserv
 	// There may be tens of thousands: growing would leave as many again behind.
 	snapshot := &ipam.Snapshot{Reservations: make([]ipam.Reservation, 0, many)}
 	reservations.each(func(key objectKey, r *ipam.Reservation) {
-		if key.namespace == namespace {
+		switch {
+		case key.namespace != namespace:
+		case keptTurn(r):
+			snapshot.Turns = append(snapshot.Turns, ipam.Turn{Name: key.name, UID: r.UID, Since: r.Since})
+		default:
 			snapshot.Reservations = append(snapshot.Reservations, *r)
 		}
 	})
@@ -275,6 +279,9 @@ func networkOf(name, tail string) string {
 // that old ones have. An address in a name is written with '-' for ':'.
 func keepReservation(names interner) func(*reservation) (*ipam.Reservation, bool) {
 	return func(object *reservation) (*ipam.Reservation, bool) {
+		if object.isTurn() {
+			return keepTurn(object), true
+		}
 		network, address, ok := splitReservationName(object.Metadata.Name, object.Spec.Range)
 		if !ok {
 			return nil, false

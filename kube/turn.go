@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	random "math/rand/v2"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
@@ -160,11 +161,37 @@ func (s *Store) endLostTurn(ctx context.Context, name, token string) {
 func (s *Store) endTurn(ctx context.Context, name, uid string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnRequest)
 	defer cancel()
-	_ = s.client.do(ctx, request{
-		method: http.MethodDelete, path: s.path(reservationResource, name),
-		body: map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]string{"uid": uid}},
-	}, nil)
+	_ = s.client.do(ctx, deleteTurn(s.path(reservationResource, name), uid), nil)
 }
+
+// EndTurn deletes the object of a turn that a dead node has left behind, exactly that
+// one. One that is not there any more is no error.
+func (s *Store) EndTurn(ctx context.Context, turn ipam.Turn) error {
+	err := s.client.do(ctx, deleteTurn(s.path(reservationResource, turn.Name), turn.UID), nil)
+	if err == nil || isMissing(err, turn.Name) || isStatus(err, http.StatusConflict) {
+		return nil
+	}
+	return s.client.explain("delete turn "+turn.Name, err)
+}
+
+func deleteTurn(path, uid string) request {
+	return request{
+		method: http.MethodDelete, path: path,
+		body: map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]string{"uid": uid}},
+	}
+}
+
+// isTurn tells turns from reservations.
+func (o *reservation) isTurn() bool {
+	return strings.HasSuffix(o.Metadata.Name, turnSuffix) && strings.HasPrefix(o.Spec.ContainerID, turnToken)
+}
+
+// keepTurn is what a mirror of reservations keeps of a turn: one of no address.
+func keepTurn(object *reservation) *ipam.Reservation {
+	return &ipam.Reservation{Record: ipam.Record{UID: object.Metadata.UID, Since: object.Metadata.Created}}
+}
+
+func keptTurn(r *ipam.Reservation) bool { return !r.Address.IsValid() }
 
 func (s *Store) hasTurn(id ipam.PoolID) bool {
 	s.mu.Lock()

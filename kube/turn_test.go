@@ -79,8 +79,8 @@ func TestTurnOfADeadNodeEnds(t *testing.T) {
 	kubeconfig := cp.Kubeconfig(t, testenv.Options{Namespace: namespace})
 	dead, _ := openObserved(t, kubeconfig)
 	dead.Turn(t.Context(), crowdedPool, nil)
-	if s, err := dead.Snapshot(t.Context()); err != nil || len(s.Reservations) != 0 {
-		t.Errorf("a turn is taken for a reservation: %v, %v", s, err)
+	if s, err := dead.Snapshot(t.Context()); err != nil || len(s.Reservations) != 0 || len(s.Turns) != 1 || s.Turns[0].Name != turnName {
+		t.Errorf("a turn is not taken for one: %v, %v", s, err)
 	}
 	store, _ := openObserved(t, kubeconfig)
 	end := store.Turn(t.Context(), crowdedPool, nil)
@@ -91,6 +91,30 @@ func TestTurnOfADeadNodeEnds(t *testing.T) {
 	end()
 	if code := statusOf(t, cp, path); code != http.StatusNotFound {
 		t.Errorf("after its end: %d, want none", code)
+	}
+}
+
+func TestTurnThatIsLeftIsRemovedExactly(t *testing.T) {
+	t.Parallel()
+	cp := shared.ControlPlane(t)
+	namespace := cp.Namespace(t)
+	store, _ := openObserved(t, cp.Kubeconfig(t, testenv.Options{Namespace: namespace}))
+	store.Turn(t.Context(), crowdedPool, nil)
+	path := resourcePath(namespace, "overlappingrangeipreservations", turnName)
+	s, err := store.Snapshot(t.Context())
+	if err != nil || len(s.Turns) != 1 || time.Since(s.Turns[0].Since).Abs() > time.Hour {
+		t.Fatalf("turns are %v, %v", s, err)
+	}
+	left := s.Turns[0]
+	another := left
+	another.UID = "8a9e6a31-0d0b-4e3c-8ad2-5a3f1c1b7f00"
+	if err := store.EndTurn(t.Context(), another); err != nil || statusOf(t, cp, path) != http.StatusOK {
+		t.Errorf("another turn of the name was removed: %v", err)
+	}
+	for range 2 {
+		if err := store.EndTurn(t.Context(), left); err != nil || statusOf(t, cp, path) != http.StatusNotFound {
+			t.Errorf("the turn is left: %v", err)
+		}
 	}
 }
 

@@ -52,6 +52,7 @@ type objectMeta struct {
 	Generation      int64  `json:"generation,omitempty"`
 
 	Annotations map[string]string `json:"annotations,omitempty"`
+	Created     time.Time         `json:"creationTimestamp,omitzero"`
 }
 
 // closed reports whether the pool is marked.

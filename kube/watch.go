@@ -50,8 +50,8 @@ func NewWatcher(client *Client, flat []byte) *Watcher {
 	}
 	w.cluster = newCluster(flat, w.signal)
 	w.heads = newMirror(func(o *poolHead) (string, bool) { return o.Metadata.ResourceVersion, true }, nil)
-	w.reservations = newMirror(keepReservation(interner{}), func(_, after **ipam.Reservation) {
-		if after == nil {
+	w.reservations = newMirror(keepReservation(interner{}), func(before, after **ipam.Reservation) {
+		if after == nil && !keptTurn(*before) {
 			w.signal()
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -43,10 +44,19 @@ func (w *world) read(ctx context.Context) (all map[place]*stored, unknown []stri
 		}
 	}
 	for _, r := range reservations {
+		if isTurn(r) {
+			continue
+		}
 		spec, _ := r["spec"].(map[string]any)
 		at(w.atlas.byReservation[r.Name()], r.Name()).reservation = spec
 	}
 	return all, unknown, nil
+}
+
+// isTurn tells the mark that a killed process may leave behind, if it was its turn to
+// write to a crowded pool. It holds no address, and reconcile removes it.
+func isTurn(r Object) bool {
+	return strings.HasSuffix(r.Name(), "-turn") && strings.HasPrefix(r.String("spec", "containerid"), "turn-")
 }
 
 // watch compares, again and again, what is stored with what is held. It tells the

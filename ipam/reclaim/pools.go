@@ -17,6 +17,43 @@ type PoolRemover interface {
 
 const reasonEmpty Reason = "empty"
 
+// TurnEnder is a store whose writers take turns (see ipam.Turn).
+type TurnEnder interface {
+	// EndTurn removes the mark of a turn, exactly that one. One that is not there is no
+	// error. Errors are those of ipam.Store.
+	EndTurn(ctx context.Context, turn ipam.Turn) error
+}
+
+// endTurns removes the marks that dead writers have left behind. A writer that lives
+// has its own for seconds.
+func (p *pass) endTurns(ctx context.Context) {
+	ender, ok := p.Store.(TurnEnder)
+	if !ok {
+		return
+	}
+	for _, turn := range p.snapshot.Turns {
+		if at := turn.Since.Add(p.Grace); p.now.Before(at) {
+			p.report.due(at)
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err := p.endTurn(ctx, ender, turn); err != nil {
+			p.report.Failed++
+			p.log().Warn("cannot remove what a dead writer has left behind", "turn", turn.Name, "error", err)
+			continue
+		}
+		p.log().Info("removed what a dead writer has left behind", "turn", turn.Name)
+	}
+}
+
+func (p *pass) endTurn(ctx context.Context, ender TurnEnder, turn ipam.Turn) error {
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	return ender.EndTurn(ctx, turn)
+}
+
 // removePools removes pools that have been empty, and named by no definition, for
 // the grace time.
 func (p *pass) removePools(ctx context.Context) {

@@ -20,6 +20,33 @@ func (r *remover) RemovePool(_ context.Context, id ipam.PoolID) (bool, error) {
 	return r.answer, r.err
 }
 
+// turnEnder is a store that has turns.
+type turnEnder struct {
+	ipam.Store
+	ended []ipam.Turn
+	err   error
+}
+
+func (e *turnEnder) EndTurn(_ context.Context, turn ipam.Turn) error {
+	e.ended = append(e.ended, turn)
+	return e.err
+}
+
+func TestTurnsOfDeadWritersEndAfterTheGraceTime(t *testing.T) {
+	w := newWorld(t)
+	store := &turnEnder{Store: w.store}
+	w.Store = store
+	old := ipam.Turn{Name: "a-turn", UID: "1", Since: noon.Add(-testGrace)}
+	young := ipam.Turn{Name: "b-turn", UID: "2", Since: noon.Add(-testGrace / 2)}
+	snapshot := &ipam.Snapshot{Turns: []ipam.Turn{young, old}}
+	w.found(w.Reclaimer.Pass(t.Context(), snapshot), Report{Due: noon.Add(testGrace / 2)})
+	if len(store.ended) != 1 || store.ended[0] != old {
+		t.Errorf("ended %v, want %v", store.ended, old)
+	}
+	store.err = ipam.ErrUnavailable
+	w.found(w.Reclaimer.Pass(t.Context(), snapshot), Report{Failed: 1, Due: noon.Add(testGrace / 2)})
+}
+
 func TestEmptyPoolsOfNoDefinitionAreRemovedAfterTheGraceTime(t *testing.T) {
 	slice := ipam.PoolID{Network: "n", Node: "node1", Range: narrow.Range}
 	used := ipam.PoolID{Network: "n", Range: wide.Range}

@@ -11,7 +11,7 @@ import (
 // Reclaimer frees what nobody holds, in the store of one namespace. Its passes must
 // not overlap; several Reclaimers, here or elsewhere, may work at once.
 type Reclaimer struct {
-	Store    ipam.Store // empty pools are removed if it is a PoolRemover too
+	Store    ipam.Store // see PoolRemover and TurnEnder for what else it may be
 	Known    Cluster    // asked for every record: from memory
 	Live     Cluster    // asked just before something is written
 	Networks Networks   // nil: nothing is known of the network definitions
@@ -77,6 +77,7 @@ func (r *Reclaimer) Pass(ctx context.Context, snapshot *ipam.Snapshot) Report {
 		todo = todo[n:]
 	}
 	p.removePools(ctx)
+	p.endTurns(ctx)
 	return p.report
 }
 
