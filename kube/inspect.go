@@ -25,17 +25,18 @@ type Scope struct {
 type Inspection struct {
 	*Picture
 	Definitions []Definition // in the order of their namespaces and names
-	Missing     []error      // what could not be read, without records; each wraps ipam.ErrDenied
+	Missing     []error      // what could not be read; each wraps ipam.ErrDenied
 
 	noPods, noNodes error
 }
 
 // Inspect lists records, and then what else is asked for, again and again until the
-// context ends. flat is as for ReadCluster. An error is about records, or wraps
-// ipam.ErrUnavailable.
+// context ends. Credentials that do not reach the records of all namespaces, such as
+// those on a node, show those of their own one. flat is as for ReadCluster. An error is
+// about records, or wraps ipam.ErrUnavailable.
 func Inspect(ctx context.Context, client *Client, flat []byte, scope Scope) (*Inspection, error) {
-	in := &Inspection{Picture: &Picture{cluster: newCluster(flat, func() {}), records: newRecords(client, scope.Namespace)}}
-	if err := in.records.list(ctx); err != nil {
+	in := &Inspection{Picture: &Picture{cluster: newCluster(flat, func() {})}}
+	if err := in.listRecords(ctx, client, scope.Namespace); err != nil {
 		return nil, err
 	}
 	notRead := fmt.Errorf("%w: pods are not read", ipam.ErrDenied)
@@ -59,6 +60,21 @@ func Inspect(ctx context.Context, client *Client, flat []byte, scope Scope) (*In
 		}
 	}
 	return in, nil
+}
+
+func (in *Inspection) listRecords(ctx context.Context, client *Client, namespace string) error {
+	in.records = newRecords(client, namespace)
+	denied := in.records.list(ctx)
+	own := client.Namespace()
+	if !errors.Is(denied, ipam.ErrDenied) || namespace != "" || own == "" {
+		return denied
+	}
+	in.records = newRecords(client, own)
+	if err := in.records.list(ctx); err != nil {
+		return denied
+	}
+	in.miss(fmt.Errorf("records in other namespaces than %s: %w", own, denied))
+	return nil
 }
 
 func (in *Inspection) miss(err error) {

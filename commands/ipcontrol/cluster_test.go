@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 )
 
@@ -320,4 +322,54 @@ func TestLintOfADefinition(t *testing.T) {
 	if a := c.in("lint", c.ref("nothing")); a.exit != 1 {
 		t.Errorf("%+v", a)
 	}
+}
+
+// The credentials on a node reach the records of one namespace; who has an address is
+// asked there most of all.
+func TestRecordsAreShownWithTheCredentialsOfANode(t *testing.T) {
+	c := newRealCluster(t)
+	c.seed(nil)
+	c.bind(testenv.User1)
+	c.env["KUBECONFIG"] = c.cp.Kubeconfig(t, testenv.Options{Namespace: c.namespace, User: testenv.User1})
+	for _, args := range [][]string{{"show"}, {"show", "10.0.0.20"}, {"show", c.ref("live")}, {"show", "10.0.0.0-24"}} {
+		a := c.run(args...)
+		if a.exit != 0 || !strings.Contains(a.stdout, "10.0.0.") {
+			t.Errorf("%v: %+v", args, a)
+		}
+	}
+	if a := c.run("check"); a.exit == 0 || !strings.Contains(a.stdout+a.stderr, "records in other namespaces than "+c.namespace) {
+		t.Errorf("check does not say what it could not see: %+v", a)
+	}
+	c.env["KUBECONFIG"] = c.cp.Kubeconfig(t, testenv.Options{Namespace: c.namespace, User: testenv.Nobody})
+	if a := c.run("show"); a.exit != 2 || !strings.Contains(a.stderr, "forbidden") {
+		t.Errorf("without any right: %+v", a)
+	}
+}
+
+// bind gives a user what the plugin on a node may do.
+func (c *realCluster) bind(user string) {
+	c.t.Helper()
+	data, err := os.ReadFile("../../manifests/base/plugin.yaml")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		var role testenv.Object
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			c.t.Fatal(err)
+		}
+		if role.String("kind") != "ClusterRole" {
+			continue
+		}
+		role["kind"] = "Role"
+		c.cp.Must(c.t).Create(rbac+"namespaces/"+c.namespace+"/roles", role)
+		c.cp.Must(c.t).Create(rbac+"namespaces/"+c.namespace+"/rolebindings", testenv.Object{
+			"metadata": testenv.Object{"name": user},
+			"roleRef":  testenv.Object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role.Name()},
+			"subjects": []any{testenv.Object{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}},
+		})
+		return
+	}
+	c.t.Fatal("manifests/base/plugin.yaml has no ClusterRole")
 }
