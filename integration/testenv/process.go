@@ -15,40 +15,47 @@ import (
 // killed.
 const stopTimeout = 30 * time.Second
 
-// process is a child that never outlives the test binary.
-type process struct {
+// Process is a child that never outlives the test binary. The methods of a nil one,
+// that of a process which was never started, do nothing.
+type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the child has ended
 	err  error         // how it ended; read only after done
 }
 
-// startProcess starts a child whose output is appended to the file logPath.
-func startProcess(logPath, path string, args ...string) (*process, error) {
+// StartProcess starts a child whose output is appended to the file logPath. It has no
+// environment but a PATH and what the command names itself.
+func StartProcess(logPath string, cmd *exec.Cmd) (*Process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close() // the child has its own copy
 
-	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// Settings of the person's shell (ETCD_*, proxies) must not reach a test.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}, cmd.Env...)
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 
-	p := &process{cmd: cmd, done: make(chan struct{})}
+	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go p.run(started)
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("starting %s: %w", path, err)
+		return nil, fmt.Errorf("starting %s: %w", cmd.Path, err)
 	}
 	return p, nil
 }
 
+// ID is the child's process id.
+func (p *Process) ID() int { return p.cmd.Process.Pid }
+
 // run keeps its thread for itself as long as the child lives: the kernel sends
 // the death signal when the thread that started the child ends, and a thread
 // shared with a test may end with it.
-func (p *process) run(started chan<- error) {
+func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := p.cmd.Start()
@@ -60,9 +67,8 @@ func (p *process) run(started chan<- error) {
 	close(p.done)
 }
 
-// kill ends the child at once and waits until it is gone. A nil process is one
-// that was never started.
-func (p *process) kill() {
+// Kill ends the child at once and waits until it is gone.
+func (p *Process) Kill() {
 	if p == nil {
 		return
 	}
@@ -71,8 +77,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// stop asks the child to end and waits for it.
-func (p *process) stop() {
+// Stop asks the child to end and waits for it.
+func (p *Process) Stop() {
 	if p == nil {
 		return
 	}
@@ -80,12 +86,12 @@ func (p *process) stop() {
 	select {
 	case <-p.done:
 	case <-time.After(stopTimeout):
-		p.kill()
+		p.Kill()
 	}
 }
 
-// alive reports whether the child runs.
-func (p *process) alive() bool {
+// Alive reports whether the child runs.
+func (p *Process) Alive() bool {
 	if p == nil {
 		return false
 	}
@@ -107,16 +113,16 @@ type server struct {
 	log    string // file
 
 	mu   sync.Mutex
-	proc *process
+	proc *Process
 }
 
 func (s *server) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.proc.alive() {
+	if s.proc.Alive() {
 		return fmt.Errorf("%s runs already: stop or kill it first", s.name)
 	}
-	proc, err := startProcess(s.log, s.binary, s.args...)
+	proc, err := StartProcess(s.log, exec.Command(s.binary, s.args...))
 	if err != nil {
 		return err
 	}
@@ -125,15 +131,15 @@ func (s *server) start() error {
 }
 
 // current is the last process that was started; nil if none was.
-func (s *server) current() *process {
+func (s *server) current() *Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc
 }
 
-func (s *server) alive() bool { return s.current().alive() }
-func (s *server) stop()       { s.current().stop() }
-func (s *server) kill()       { s.current().kill() }
+func (s *server) alive() bool { return s.current().Alive() }
+func (s *server) stop()       { s.current().Stop() }
+func (s *server) kill()       { s.current().Kill() }
 
 // wait returns when ready answers nil; at once, with the end of its log, when the
 // server dies.
