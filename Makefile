@@ -53,6 +53,10 @@ soak: ## churn, kills and faults for TIME (10m): no address twice, none lost
 crowd: ## 1 000 pods on 50 nodes fill one pool and leave it, 50 at once; takes long
 	HISTORY_TIME=$(TIME) go test ./integration/history -run TestExactlyFull -count=1 -timeout 0 -v
 
+e2e: export E2E_VERSION = $(VERSION)
+e2e: image ## try image and manifests in a whole cluster; as root, the first time builds for long
+	go test -tags e2e,urfave_cli_no_docs ./integration/e2e -count=1 -timeout 0 -v $(E2E_ARGS)
+
 lint: ## gofumpt, go vet and staticcheck
 	scripts/lint
 
@@ -62,4 +66,4 @@ fuzz: ## run each fuzz test for FUZZTIME (10s)
 clean: ## remove bin/ and dist/
 	rm -rf bin dist
 
-.PHONY: help build release-binaries image demo demo-etcd cni-plugins test bench soak crowd lint fuzz clean
+.PHONY: help build release-binaries image demo demo-etcd cni-plugins test bench soak crowd e2e lint fuzz clean
