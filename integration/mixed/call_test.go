@@ -13,6 +13,8 @@ import (
 // sandbox is the interface of one container of a pod.
 type sandbox struct {
 	namespace, pod, uid, container string
+
+	had netip.Addr // what its runtime remembers of the ADD, for the DEL
 }
 
 // pod is the first container of a pod of that name in the namespace "default".
@@ -21,6 +23,8 @@ func pod(name string) sandbox {
 }
 
 func (s sandbox) in(container string) sandbox { s.container = container; return s }
+
+func (s sandbox) with(address string) sandbox { s.had = netip.MustParseAddr(address); return s }
 
 const ifName = "net1"
 
@@ -72,10 +76,17 @@ func (n *node) start(verb string, s sandbox, net network) (*process, error) {
 	if n.right {
 		p.cmd.Env = append(p.cmd.Env, rightVariable+"=1")
 	}
-	p.cmd.Stdin = strings.NewReader(encode(net.config(n.kubeconfig)))
+	config := net.config(n.kubeconfig)
+	if s.had.IsValid() {
+		ip := netip.PrefixFrom(s.had, net.span.pool.Bits())
+		config["prevResult"] = Object{"cniVersion": "1.0.0", "ips": []Object{{"address": ip.String()}}}
+	}
+	p.cmd.Stdin = strings.NewReader(encode(config))
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	return p, p.cmd.Start()
 }
+
+func (p *process) kill() { _ = p.cmd.Process.Kill() } // an error means that it has ended
 
 // wait answers what the plugin said.
 func (p *process) wait() (answer, error) {
@@ -131,6 +142,17 @@ func (w *world) adds(n *node, s sandbox, net network, want string) {
 	if a := w.call(n, "ADD", s, net); !a.ok() || a.ip.String() != want {
 		w.Fatalf("ADD of %s on %s: %s, want %s\n%s", s.container, n.name, a, want, a.stderr)
 	}
+}
+
+// addsAny is adds for an address that is free to choose: after a collision ours looks
+// past the lowest.
+func (w *world) addsAny(n *node, s sandbox, net network) netip.Addr {
+	w.Helper()
+	a := w.call(n, "ADD", s, net)
+	if !a.ok() {
+		w.Fatalf("ADD of %s on %s: %s\n%s", s.container, n.name, a, a.stderr)
+	}
+	return a.ip
 }
 
 func (w *world) addFails(n *node, s sandbox, net network) answer {

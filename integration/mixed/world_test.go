@@ -114,6 +114,7 @@ func (w *world) node(old bool) *node {
 }
 
 func (w *world) oldNode() *node { w.Helper(); return w.node(true) }
+func (w *world) ourNode() *node { w.Helper(); return w.node(false) }
 
 // get reads a record object; nil if there is none.
 func (w *world) get(plural, name string) Object {
