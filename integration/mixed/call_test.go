@@ -24,6 +24,8 @@ func pod(name string) sandbox {
 
 func (s sandbox) in(container string) sandbox { s.container = container; return s }
 
+func (s sandbox) podRef() string { return s.namespace + "/" + s.pod }
+
 func (s sandbox) with(address string) sandbox { s.had = netip.MustParseAddr(address); return s }
 
 const ifName = "net1"

@@ -91,6 +91,18 @@ func newWorld(t testing.TB) *world {
 	return &world{TB: t, cp: cp, namespace: cp.Namespace(t)}
 }
 
+// newOwnWorld is for tests in which reconcile runs: a control plane of its own, with the
+// definitions of the records that a directory holds.
+func newOwnWorld(t testing.TB, definitions string) *world {
+	t.Helper()
+	cp := testenv.Start(t)
+	cp.ApplyCRDs(t, "../../kube/testdata/definitions")
+	cp.ApplyCRDs(t, definitions)
+	return &world{TB: t, cp: cp, namespace: cp.Namespace(t)}
+}
+
+const ourDefinitions = "../../manifests/crds"
+
 func (w *world) must() testenv.Must { return w.cp.Must(w.TB) }
 
 func (w *world) path(plural string) string { return recordPath(w.namespace, plural) }
