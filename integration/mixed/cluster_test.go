@@ -119,3 +119,17 @@ func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // an error means that it has ended
 	<-c.done
 }
+
+func (w *world) dropPod(ctx context.Context, s sandbox) error {
+	return w.cp.Client().Delete(ctx, w.podPath(s.pod), Object{"gracePeriodSeconds": 0})
+}
+
+// cleans makes one whole run of reconcile, which must succeed.
+func (w *world) cleans() {
+	w.Helper()
+	c := w.reconcile("--once", "--grace", "1s")
+	<-c.done
+	if exit := c.cmd.ProcessState.ExitCode(); exit != 0 {
+		w.Fatalf("reconcile --once ended with %d\n%s", exit, c.log.String())
+	}
+}

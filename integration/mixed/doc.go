@@ -20,4 +20,15 @@
 // TestTraits shows that the simulation has each of them. What the older plugin does
 // beyond that (its log, its clean-up) is not simulated; the guide has its clean-up
 // stopped first.
+//
+// # The storm
+//
+// Pods come and go on nodes of both kinds, on pools that overlap, while processes are
+// killed and requests fail:
+//
+//	go test ./integration/mixed -run TestStorm                            half a minute
+//	MIXED_TIME=5m go test ./integration/mixed -run TestStorm -timeout 0 -v
+//
+// MIXED_TIME is the length of each of its four parts. MIXED_SEED repeats the choices of
+// a run; when things happen is up to the machine. What is proved is said at TestStorm.
 package mixed

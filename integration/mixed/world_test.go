@@ -208,3 +208,9 @@ func (w *world) eventually(what string, f func() string) time.Duration {
 		}
 	}
 }
+
+// in is the same control plane for a test within a test, with a namespace of its own.
+func (w *world) in(t testing.TB) *world {
+	t.Helper()
+	return &world{TB: t, cp: w.cp, namespace: w.cp.Namespace(t)}
+}
