@@ -81,6 +81,7 @@ type world struct {
 	testing.TB
 	cp        *testenv.ControlPlane
 	namespace string
+	user      string // of the nodes; "" is the administrator
 	nodes     int
 }
 
@@ -101,7 +102,10 @@ func newOwnWorld(t testing.TB, definitions string) *world {
 	return &world{TB: t, cp: cp, namespace: cp.Namespace(t)}
 }
 
-const ourDefinitions = "../../manifests/crds"
+const (
+	ourDefinitions = "../../manifests/crds"
+	oldDefinitions = "../testenv/testdata/old-crds"
+)
 
 func (w *world) must() testenv.Must { return w.cp.Must(w.TB) }
 
@@ -121,7 +125,7 @@ func (w *world) node(old bool) *node {
 	w.nodes++
 	n := &node{name: fmt.Sprintf("node-%d", w.nodes), runDir: w.TempDir(), stateDir: w.TempDir(), old: old}
 	n.proxy = w.cp.Proxy(w.TB)
-	n.kubeconfig = w.cp.Kubeconfig(w.TB, testenv.Options{Namespace: w.namespace, Via: n.proxy})
+	n.kubeconfig = w.cp.Kubeconfig(w.TB, testenv.Options{Namespace: w.namespace, Via: n.proxy, User: w.user})
 	return n
 }
 
