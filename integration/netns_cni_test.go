@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -23,6 +22,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	cniversion "github.com/containernetworking/cni/pkg/version"
 
+	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 	"github.com/whereabouts-cni/whereabouts/ipam"
 	netnslocal "github.com/whereabouts-cni/whereabouts/ipam/local"
 )
@@ -85,7 +85,7 @@ type netnsExec struct {
 }
 
 func (e *netnsExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) (out []byte, err error) {
-	err = e.space.do(func() error {
+	err = e.space.Do(func() error {
 		out, err = e.DefaultExec.ExecPlugin(ctx, path, stdin, append(slices.Clip(environ), e.env...))
 		return err
 	})
@@ -131,7 +131,7 @@ func (n *netnsNode) pod(name string) *netnsPod {
 	n.t.Helper()
 	space := newNetnsSpace(n.t)
 	return &netnsPod{name: name, space: space, conf: &libcni.RuntimeConf{
-		ContainerID: "container-of-" + name, NetNS: space.path(), IfName: "eth0",
+		ContainerID: "container-of-" + name, NetNS: space.Path(), IfName: "eth0",
 		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "default"}, {"K8S_POD_NAME", name}},
 	}}
 }
@@ -234,16 +234,8 @@ func (n *netnsNode) rewrite(f func(ipam.Record) *ipam.Record) {
 // ip runs the command of that name in the node's namespace.
 func (n *netnsNode) ip(args string) {
 	n.t.Helper()
-	if _, err := exec.LookPath("ip"); err != nil {
-		n.t.Skip("SKIPPED: the command ip is missing (Debian package iproute2)")
-	}
-	err := n.space.do(func() error {
-		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", args, err, out)
-		}
-		return nil
-	})
-	if err != nil {
+	testenv.NeedsIP(n.t)
+	if err := n.space.IP(args); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -258,7 +250,7 @@ func (n *netnsNode) relayTo(server string) {
 		n.t.Fatal(err)
 	}
 	var listener net.Listener
-	err = n.space.do(func() (err error) {
+	err = n.space.Do(func() (err error) {
 		var config net.ListenConfig
 		listener, err = config.Listen(n.t.Context(), "tcp", target.Host)
 		return err

@@ -3,76 +3,29 @@ package integration
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
-	"os"
-	"runtime"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 )
 
-// netnsSpace is a network namespace. It is held by a file of this process and has
-// no name in the file system, so that nothing stays behind even when the tests are
-// killed.
-type netnsSpace struct {
-	handle *os.File
-}
+// netnsSpace is a network namespace with questions about what is in it.
+type netnsSpace struct{ *testenv.Space }
 
 // newNetnsSpace skips the test where network namespaces cannot be made.
 func newNetnsSpace(t *testing.T) *netnsSpace {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: network namespaces need root")
-	}
-	var space *netnsSpace
-	err := onOwnThread(func() (err error) {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("unshare: %w", err)
-		}
-		handle, err := os.Open("/proc/thread-self/ns/net")
-		space = &netnsSpace{handle}
-		return err
-	})
-	if err != nil {
-		t.Skipf("SKIPPED: network namespaces cannot be made here: %v", err)
-	}
-	t.Cleanup(func() { _ = space.handle.Close() })
-	return space
-}
-
-// path is where other processes find the namespace.
-func (s *netnsSpace) path() string {
-	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.handle.Fd())
-}
-
-// do runs f in the namespace: sockets it makes and processes it starts are there.
-func (s *netnsSpace) do(f func() error) error {
-	return onOwnThread(func() error {
-		if err := unix.Setns(int(s.handle.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("setns: %w", err)
-		}
-		return f()
-	})
-}
-
-// onOwnThread runs f on a thread that ends with it: it never goes back to the
-// runtime, which would run others' code in the wrong namespace.
-func onOwnThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		done <- f()
-	}()
-	return <-done
+	return &netnsSpace{testenv.NewSpace(t)}
 }
 
 // interfaceOf is an interface in the namespace and its global addresses.
 func (s *netnsSpace) interfaceOf(name string) (found *net.Interface, addresses []netip.Prefix, err error) {
-	err = s.do(func() error {
+	err = s.Do(func() error {
 		if found, err = net.InterfaceByName(name); err != nil {
 			return err
 		}
@@ -128,7 +81,7 @@ func (s *netnsSpace) serve(t *testing.T, address netip.Addr, greeting string) ne
 // tried for duplicates (RFC 4862, section 5.4): until then it cannot be used.
 func (s *netnsSpace) whenAssigned(f func() error) error {
 	for end := time.Now().Add(netnsPatience); ; time.Sleep(50 * time.Millisecond) {
-		err := s.do(f)
+		err := s.Do(f)
 		if !errors.Is(err, unix.EADDRNOTAVAIL) || time.Now().After(end) {
 			return err
 		}

@@ -97,11 +97,6 @@ func NewClient(server, token string, caPEM []byte) *Client {
 	return &Client{server: server, token: token, http: &http.Client{Transport: transport, Timeout: clientTimeout}}
 }
 
-// newPlainClient is for servers without TLS and logins. It keeps no connection.
-func newPlainClient(server string) *Client {
-	return &Client{server: server, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
-}
-
 // As is the same client with another token, for tests of rights.
 func (c *Client) As(token string) *Client {
 	other := *c

@@ -80,7 +80,7 @@ func Launch(binary string, apiServerFlags ...string) (*ControlPlane, error) {
 }
 
 func (cp *ControlPlane) launch(flags []string) (err error) {
-	if cp.Etcd, err = newEtcd(cp.server.binary, cp.dir, 1); err != nil {
+	if cp.Etcd, err = newEtcd(cp.server.binary, cp.dir, 1, onLoopback); err != nil {
 		return err
 	}
 	if cp.port, err = reservePort(); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -29,19 +31,25 @@ type Member struct {
 	PeerURL   string
 
 	server       server
-	client, peer *port
+	client, peer *port // nil in a network of its own
+	link         *link // nil on loopback
 }
 
 // StartEtcd starts an etcd cluster of so many members and ends it with the
 // test.
 func StartEtcd(tb testing.TB, members int) *Etcd {
 	tb.Helper()
+	return startEtcd(tb, members, onLoopback)
+}
+
+func startEtcd(tb testing.TB, members int, at site) *Etcd {
+	tb.Helper()
 	binary := Binary(tb)
 	dir, err := newScratch()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	etcd, err := newEtcd(binary, dir, members)
+	etcd, err := newEtcd(binary, dir, members, at)
 	tb.Cleanup(func() {
 		etcd.kill()
 		if err := dir.remove(); err != nil {
@@ -54,16 +62,19 @@ func StartEtcd(tb testing.TB, members int) *Etcd {
 	return etcd
 }
 
+// site gives a member its addresses.
+type site func(m *Member, number int) error
+
 // newEtcd starts a cluster. What it answers has to be killed even if there is
 // an error.
-func newEtcd(binary string, dir *scratch, members int) (*Etcd, error) {
+func newEtcd(binary string, dir *scratch, members int, at site) (*Etcd, error) {
 	e := &Etcd{dir: dir}
 	var cluster []string
 	for i := range members {
 		m := &Member{Name: fmt.Sprintf("m%d", i)}
 		m.server = server{name: "etcd " + m.Name, binary: binary, log: dir.file(m.Name + ".log")}
 		e.Members = append(e.Members, m)
-		if err := m.reserve(); err != nil {
+		if err := at(m, i); err != nil {
 			return e, err
 		}
 		cluster = append(cluster, m.Name+"="+m.PeerURL)
@@ -82,7 +93,7 @@ func newEtcd(binary string, dir *scratch, members int) (*Etcd, error) {
 	return e, nil
 }
 
-func (m *Member) reserve() (err error) {
+func onLoopback(m *Member, _ int) (err error) {
 	if m.client, err = reservePort(); err != nil {
 		return err
 	}
@@ -114,7 +125,7 @@ func (m *Member) Start() error { return m.server.start() }
 
 // WaitHealthy returns when the member answers and knows a leader.
 func (m *Member) WaitHealthy() error {
-	client := newPlainClient(m.ClientURL)
+	client := m.plain()
 	return m.server.wait(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -144,11 +155,25 @@ func (m *Member) ID() (self, leader string, err error) {
 	return status.Header.MemberID, status.Leader, err
 }
 
+// plain is a client that keeps no connection.
+func (m *Member) plain() *Client {
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: m.dial()}
+	return &Client{server: m.ClientURL, http: &http.Client{Transport: transport}}
+}
+
+// dial is how the member is reached; nil is the usual way.
+func (m *Member) dial() func(ctx context.Context, network, address string) (net.Conn, error) {
+	if m.link == nil {
+		return nil
+	}
+	return m.link.hub.dial
+}
+
 // call makes one request to the member's JSON gateway.
 func (m *Member) call(path string, body, out any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := newPlainClient(m.ClientURL).Create(ctx, path, body, out); err != nil {
+	if err := m.plain().Create(ctx, path, body, out); err != nil {
 		return fmt.Errorf("etcd %s: %w", m.Name, err)
 	}
 	return nil
@@ -162,6 +187,7 @@ func (m *Member) Proxy(tb testing.TB) *Proxy {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	p.transport.DialContext = m.dial()
 	tb.Cleanup(p.close)
 	return p
 }
@@ -176,8 +202,20 @@ func (e *Etcd) Endpoints() string {
 	return strings.Join(urls, ",")
 }
 
-// Leader answers the member that leads, as the running members see it.
-func (e *Etcd) Leader() (*Member, error) {
+// Leader answers the member that leads, as the running members see it. It waits while
+// they elect one.
+func (e *Etcd) Leader() (found *Member, err error) {
+	err = poll(startTimeout, waiting, func() error {
+		found, err = e.leader()
+		return err
+	})
+	return found, err
+}
+
+// waiting is for poll: there is always hope.
+func waiting() bool { return true }
+
+func (e *Etcd) leader() (*Member, error) {
 	ids := map[string]*Member{}
 	var lead string
 	for _, m := range e.Members {
@@ -199,20 +237,20 @@ func (e *Etcd) Leader() (*Member, error) {
 	return nil, errors.New("the etcd cluster has no leader among its running members")
 }
 
-// MoveLeader makes another member lead, and returns when it does.
+// MoveLeader makes another member lead, and returns when it does. It tries again while
+// an election is under way.
 func (e *Etcd) MoveLeader(to *Member) error {
-	from, err := e.Leader()
-	if err != nil {
-		return err
-	}
-	id, _, err := to.ID()
-	if err != nil {
-		return err
-	}
-	if from == to {
-		return nil
-	}
-	return from.call("/v3/maintenance/transfer-leadership", Object{"targetID": id}, nil)
+	return poll(startTimeout, waiting, func() error {
+		from, err := e.leader()
+		if err != nil || from == to {
+			return err
+		}
+		id, _, err := to.ID()
+		if err != nil {
+			return err
+		}
+		return from.call("/v3/maintenance/transfer-leadership", Object{"targetID": id}, nil)
+	})
 }
 
 // kill ends all members and gives their ports back.

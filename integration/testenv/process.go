@@ -24,8 +24,9 @@ type Process struct {
 }
 
 // StartProcess starts a child whose output is appended to the file logPath. It has no
-// environment but a PATH and what the command names itself.
-func StartProcess(logPath string, cmd *exec.Cmd) (*Process, error) {
+// environment but a PATH and what the command names itself, and the network of this
+// process if space is nil.
+func StartProcess(space *Space, logPath string, cmd *exec.Cmd) (*Process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func StartProcess(logPath string, cmd *exec.Cmd) (*Process, error) {
 
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
-	go p.run(started)
+	go p.run(space, started)
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("starting %s: %w", cmd.Path, err)
 	}
@@ -54,17 +55,26 @@ func (p *Process) ID() int { return p.cmd.Process.Pid }
 
 // run keeps its thread for itself as long as the child lives: the kernel sends
 // the death signal when the thread that started the child ends, and a thread
-// shared with a test may end with it.
-func (p *Process) run(started chan<- error) {
+// shared with a test may end with it. It ends with this function, since it may be in
+// another network namespace.
+func (p *Process) run(space *Space, started chan<- error) {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
+	err := p.start(space)
 	started <- err
 	if err != nil {
 		return
 	}
 	p.err = p.cmd.Wait()
 	close(p.done)
+}
+
+func (p *Process) start(space *Space) error {
+	if space != nil {
+		if err := space.enter(); err != nil {
+			return err
+		}
+	}
+	return p.cmd.Start()
 }
 
 // Kill ends the child at once and waits until it is gone.
@@ -111,6 +121,7 @@ type server struct {
 	binary string
 	args   []string
 	log    string // file
+	space  *Space // nil is the network of this process
 
 	mu   sync.Mutex
 	proc *Process
@@ -122,7 +133,7 @@ func (s *server) start() error {
 	if s.proc.Alive() {
 		return fmt.Errorf("%s runs already: stop or kill it first", s.name)
 	}
-	proc, err := StartProcess(s.log, exec.Command(s.binary, s.args...))
+	proc, err := StartProcess(s.space, s.log, exec.Command(s.binary, s.args...))
 	if err != nil {
 		return err
 	}
