@@ -50,6 +50,9 @@ TIME ?= 10m
 soak: ## churn, kills and faults for TIME (10m): no address twice, none lost
 	HISTORY_TIME=$(TIME) go test ./integration/history -run 'TestHistory$$' -count=1 -timeout 0 -v
 
+soak-etcd: ## the same on an etcd whose members are killed, cut off and lose the lead
+	HISTORY_TIME=$(TIME) go test ./integration/history -run TestHistoryOnEtcd -count=1 -timeout 0 -v
+
 crowd: ## 1 000 pods on 50 nodes fill one pool and leave it, 50 at once; takes long
 	HISTORY_TIME=$(TIME) go test ./integration/history -run TestExactlyFull -count=1 -timeout 0 -v
 
@@ -66,4 +69,4 @@ fuzz: ## run each fuzz test for FUZZTIME (10s)
 clean: ## remove bin/ and dist/
 	rm -rf bin dist
 
-.PHONY: help build release-binaries image demo demo-etcd cni-plugins test bench soak crowd e2e lint fuzz clean
+.PHONY: help build release-binaries image demo demo-etcd cni-plugins test bench soak soak-etcd crowd e2e lint fuzz clean

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -15,48 +14,14 @@ type stored struct {
 	reservation Object            // its spec; nil if there is none
 }
 
-// read answers all that is stored, by place. What does not belong to any is unknown.
-func (w *world) read(ctx context.Context) (all map[place]*stored, unknown []string, err error) {
-	pools, err := w.cp.Client().List(ctx, w.path("ippools"))
-	if err != nil {
-		return nil, nil, err
-	}
-	reservations, err := w.cp.Client().List(ctx, w.path("overlappingrangeipreservations"))
-	if err != nil {
-		return nil, nil, err
-	}
-	all = map[place]*stored{}
-	at := func(s *slot, name string) *stored {
-		if s == nil {
-			unknown = append(unknown, name)
-			return &stored{entries: map[string]Object{}}
-		}
-		if all[s.place] == nil {
-			all[s.place] = &stored{entries: map[string]Object{}}
-		}
-		return all[s.place]
-	}
-	for _, pool := range pools {
-		entries, _ := pool.Field("spec", "allocations").(map[string]any)
-		for key, entry := range entries {
-			name := pool.Name() + "/" + key
-			at(w.atlas.byEntry[name], name).entries[pool.Name()] = entry.(map[string]any)
-		}
-	}
-	for _, r := range reservations {
-		if isTurn(r) {
-			continue
-		}
-		spec, _ := r["spec"].(map[string]any)
-		at(w.atlas.byReservation[r.Name()], r.Name()).reservation = spec
-	}
-	return all, unknown, nil
-}
+func newStored() *stored { return &stored{entries: map[string]Object{}} }
 
-// isTurn tells the mark that a killed process may leave behind, if it was its turn to
-// write to a crowded pool. It holds no address, and reconcile removes it.
-func isTurn(r Object) bool {
-	return strings.HasSuffix(r.Name(), "-turn") && strings.HasPrefix(r.String("spec", "containerid"), "turn-")
+// storedAt is what is known of a place so far.
+func storedAt(all map[place]*stored, p place) *stored {
+	if all[p] == nil {
+		all[p] = newStored()
+	}
+	return all[p]
 }
 
 // watch compares, again and again, what is stored with what is held. It tells the
@@ -66,7 +31,7 @@ func (w *world) watch(ctx context.Context) {
 	told := map[holding]bool{}
 	for sleep(ctx, every) {
 		before := w.ledger.openHoldings()
-		all, _, err := w.read(ctx)
+		all, _, err := w.store.read(ctx)
 		if err != nil {
 			continue // the servers are away
 		}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"time"
-
-	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 )
 
 // disturb ends and starts the servers, in turn and in a random order, and lets the
@@ -15,6 +12,7 @@ import (
 func (w *world) disturb(ctx context.Context) {
 	rng := rand.New(rand.NewPCG(w.seed, 2000))
 	rates := []int64{0, 10, 30, 60} // of 1000 requests
+	outages := w.store.outages()
 	for {
 		for _, i := range rng.Perm(len(outages)) {
 			for _, n := range w.nodes {
@@ -26,7 +24,7 @@ func (w *world) disturb(ctx context.Context) {
 			o := outages[i]
 			w.stats.happened(o.name, 1)
 			w.ledger.note("", o.name, "")
-			if err := o.happen(ctx, w.cp, within(rng, 3*time.Second)); err != nil {
+			if err := o.happen(ctx, rng); err != nil {
 				w.ledger.find(fmt.Sprintf("%s: %v", o.name, err))
 				return
 			}
@@ -52,36 +50,7 @@ func within(rng *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(rng.Int64N(int64(most)))
 }
 
-// outage is a server that is away for some time.
-type outage struct {
-	name   string
-	happen func(context.Context, *testenv.ControlPlane, time.Duration) error
-}
-
-var outages = []outage{
-	{"API server killed", func(ctx context.Context, cp *testenv.ControlPlane, d time.Duration) error {
-		cp.KillAPIServer()
-		sleep(ctx, d)
-		return cp.StartAPIServer()
-	}},
-	{"API server stopped", func(ctx context.Context, cp *testenv.ControlPlane, d time.Duration) error {
-		cp.StopAPIServer()
-		sleep(ctx, d)
-		return cp.StartAPIServer()
-	}},
-	{"etcd killed", func(ctx context.Context, cp *testenv.ControlPlane, d time.Duration) error {
-		cp.KillEtcd()
-		sleep(ctx, d)
-		return cp.StartEtcd()
-	}},
-	{"etcd stopped", func(ctx context.Context, cp *testenv.ControlPlane, d time.Duration) error {
-		cp.StopEtcd()
-		sleep(ctx, d)
-		return cp.StartEtcd()
-	}},
-}
-
-// partition cuts nodes off from the API server, one at a time, so long that DELs are
+// partition cuts nodes off from the datastore, one at a time, so long that DELs are
 // queued. It leaves them connected.
 func (w *world) partition(ctx context.Context) {
 	rng := rand.New(rand.NewPCG(w.seed, 3000))
@@ -89,10 +58,10 @@ func (w *world) partition(ctx context.Context) {
 		n := w.nodes[rng.IntN(len(w.nodes))]
 		w.stats.happened("nodes cut off", 1)
 		w.ledger.note("", n.name+" is cut off", "")
-		n.proxy.Down()
+		n.cutOff()
 		sleep(ctx, within(rng, 8*time.Second))
-		if err := n.proxy.Up(); err != nil {
-			w.ledger.find(fmt.Sprintf("the proxy of %s: %v", n.name, err))
+		if err := n.connect(); err != nil {
+			w.ledger.find(fmt.Sprintf("the proxies of %s: %v", n.name, err))
 			return
 		}
 		w.ledger.note("", n.name+" is connected again", "")
@@ -116,7 +85,10 @@ func (w *world) collect(ctx context.Context) {
 // containers be collected that the runtime does not know.
 func (w *worker) gc(ctx context.Context, n *node, net *network) {
 	forgotten := w.attachedTo(n, net, false)
-	aged := w.age(ctx, n, net)
+	aged := w.store.age(ctx, n, net)
+	for container, at := range aged {
+		w.ledger.note(container, "the record of "+at.String()+" is made old", "")
+	}
 	valid := []Object{}
 	for container, ifName := range w.attachedTo(n, net, true) {
 		valid = append(valid, Object{"containerID": container, "ifname": ifName})
@@ -160,44 +132,9 @@ func (w *world) attachedTo(n *node, net *network, alive bool) map[string]string 
 	return found
 }
 
-// age makes the records of a node and network an hour old, which garbage collection
-// looks at, and answers where they are, by container.
-func (w *world) age(ctx context.Context, n *node, net *network) map[string]*slot {
-	aged := map[string]*slot{}
-	reservations, err := w.cp.Client().List(ctx, w.path("overlappingrangeipreservations"))
-	if err != nil {
-		return aged // the servers are away
-	}
-	since := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
-	for _, r := range reservations {
-		container := r.String("spec", "containerid")
-		if r.String("spec", "node") != n.name || r.String("spec", "network") != net.name {
-			continue
-		}
-		err := w.cp.Client().Patch(ctx, w.path("overlappingrangeipreservations")+"/"+r.Name(), testenv.JSONPatch, []Object{
-			{"op": "test", "path": "/spec/containerid", "value": container},
-			{"op": "replace", "path": "/spec/since", "value": since},
-		}, nil)
-		if err == nil {
-			aged[container] = w.atlas.byReservation[r.Name()]
-			w.ledger.note(container, "the reservation "+r.Name()+" is made old", "")
-		}
-	}
-	return aged
-}
-
 // isCollected makes sure that a forgotten container has lost its record.
-func (w *world) isCollected(ctx context.Context, container string, at *slot) {
-	var r Object
-	err := w.cp.Client().Get(ctx, w.path("overlappingrangeipreservations")+"/"+at.reservation, &r)
-	if code := testenv.StatusCode(err); code != http.StatusOK {
-		return // 404, or the servers are away
+func (w *world) isCollected(ctx context.Context, container string, at place) {
+	if w.store.holder(ctx, at) == container {
+		w.ledger.find(fmt.Sprintf("garbage collection left %s with %s, which is forgotten", container, at), at)
 	}
-	if r.String("spec", "containerid") == container {
-		w.ledger.find(fmt.Sprintf("garbage collection left %s with %s, which is forgotten", container, at.place), at.place)
-	}
-}
-
-func (w *world) path(plural string) string {
-	return "/apis/" + groupVersion + "/namespaces/" + w.namespace + "/" + plural
 }

@@ -1,10 +1,13 @@
 // Package history holds a test that lets pods come and go on several nodes while
-// processes are killed, requests fail and servers restart. It writes down what each
-// caller was told, and proves from that that no address was ever held by two pods at
-// once and that none was lost:
+// processes are killed, requests fail and servers restart. The records are in custom
+// resources, or in an etcd of three members, one of which is killed, loses its network
+// or gives up the lead now and then. It writes down what each caller was told, and
+// proves from that that no address was ever held by two pods at once and that none was
+// lost:
 //
-//	go test ./integration/history                                     about a minute
-//	HISTORY_TIME=10m go test ./integration/history -run TestHistory -count=1 -timeout 0 -v
+//	go test ./integration/history    about a minute and a half
+//	HISTORY_TIME=10m go test ./integration/history -run 'TestHistory$' -count=1 -timeout 0 -v
+//	HISTORY_TIME=10m go test ./integration/history -run TestHistoryOnEtcd -count=1 -timeout 0 -v
 //
 // HISTORY_SEED repeats the choices of a run; when things happen is up to the machine.
 //
@@ -19,7 +22,7 @@
 //
 // When all has come to rest, the records are those of the pods that still live, and
 // nothing else. What may be left are traces of an ADD that was killed, or of a write
-// that reached the API server after its caller had died: "left to reconcile", and
+// that reached the datastore after its caller had died: "left to reconcile", and
 // counted.
 //
 // # How the pods behave

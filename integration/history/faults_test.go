@@ -3,6 +3,7 @@ package history
 import (
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,9 +12,12 @@ import (
 
 // faults befall the requests of one node at random.
 type faults struct {
-	rate atomic.Int64 // so many of 1000 requests suffer; 0 is none
-	rng  *rand.Rand   // used under the proxy's lock only
-	late func(testenv.Request)
+	rate    atomic.Int64 // so many of 1000 requests suffer; 0 is none
+	isWrite func(testenv.Request) bool
+	late    func(testenv.Request)
+
+	mu  sync.Mutex
+	rng *rand.Rand
 }
 
 // fault is an action and how often it is chosen, compared with the others.
@@ -23,33 +27,29 @@ type fault struct {
 	action testenv.Action
 }
 
-func writes() testenv.Match {
-	return testenv.Match{Func: func(r testenv.Request) bool { return r.Method != http.MethodGet }}
-}
-
 // repertoire lists the faults. late is called when a write is on its way that will
 // arrive whatever becomes of its sender.
-func repertoire(late func(testenv.Request)) []fault {
-	any := testenv.Match{}
+func repertoire(isWrite func(testenv.Request) bool, late func(testenv.Request)) []fault {
+	any, writes := testenv.Match{}, testenv.Match{Func: isWrite}
 	list := []fault{
 		{10, any, testenv.Refuse()},
 		{5, any, testenv.Refuse().WholeConnection()},
-		{20, writes(), testenv.LoseAnswer()},
-		{10, writes(), testenv.LoseAnswer().WholeConnection()},
+		{20, writes, testenv.LoseAnswer()},
+		{10, writes, testenv.LoseAnswer().WholeConnection()},
 		{10, any, testenv.CutAnswer()},
 		{10, any, testenv.Slow(100*time.Millisecond, 0)},
 		{10, any, testenv.Slow(0, 200*time.Millisecond)},
 		{4, any, testenv.Slow(2*time.Second, 0)},
 		{2, any, testenv.ForwardThenHang()},
-		{10, writes(), testenv.Answer(http.StatusConflict)},
+		{10, writes, testenv.Answer(http.StatusConflict)},
 		{5, testenv.Match{Method: http.MethodPatch}, testenv.Answer(http.StatusUnprocessableEntity)},
 		{10, any, testenv.AnswerStatus(testenv.Status{Code: http.StatusTooManyRequests, RetryAfter: time.Second})},
 		{10, any, testenv.Answer(http.StatusInternalServerError)},
 		{10, any, testenv.Answer(http.StatusServiceUnavailable)},
-		{10, writes(), testenv.ForwardThenAnswer(http.StatusGatewayTimeout)},
+		{10, writes, testenv.ForwardThenAnswer(http.StatusGatewayTimeout)},
 	}
 	for _, delay := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second} {
-		list = append(list, fault{8, writes(), testenv.Slow(delay, 0).WithBefore(late).Detached()})
+		list = append(list, fault{8, writes, testenv.Slow(delay, 0).WithBefore(late).Detached()})
 	}
 	return list
 }
@@ -59,12 +59,17 @@ const allWeights = 150
 
 // install puts the faults in force, at the rate of the moment.
 func (f *faults) install(p *testenv.Proxy) {
-	for _, each := range repertoire(f.late) {
+	for _, each := range repertoire(f.isWrite, f.late) {
 		wanted := each.match.Func
 		each.match.Func = func(r testenv.Request) bool {
-			chosen := f.rng.Int64N(1000*allWeights) < f.rate.Load()*int64(each.weight)
-			return chosen && (wanted == nil || wanted(r))
+			return f.chosen(each.weight) && (wanted == nil || wanted(r))
 		}
 		p.Inject(testenv.Rule{Match: each.match, Action: each.action, Times: testenv.Always})
 	}
+}
+
+func (f *faults) chosen(weight int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rng.Int64N(1000*allWeights) < f.rate.Load()*int64(weight)
 }

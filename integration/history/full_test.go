@@ -23,18 +23,15 @@ func TestExactlyFull(t *testing.T) {
 	if os.Getenv(timeVariable) != "" {
 		pods, atOnce = 1000, 50
 	}
-	cp := testenv.Start(t)
-	if err := cp.InstallCRDs(t.Context(), "../../manifests/crds"); err != nil {
-		t.Fatal(err)
-	}
-	t.Run("exactly full", func(t *testing.T) { newCrowd(t, cp, pods, pods, atOnce).comeAndGo(t) })
-	t.Run("half full", func(t *testing.T) { newCrowd(t, cp, pods, 2*pods, atOnce).comeAndGo(t) })
+	store := newKubeStore(t, nil).(*kubeStore)
+	t.Run("exactly full", func(t *testing.T) { newCrowd(t, store, pods, pods, atOnce).comeAndGo(t) })
+	store.namespace = store.cp.Namespace(t)
+	t.Run("half full", func(t *testing.T) { newCrowd(t, store, pods, 2*pods, atOnce).comeAndGo(t) })
 }
 
 // crowd is many pods that come to one pool at once, some on each node.
 type crowd struct {
-	cp     *testenv.ControlPlane
-	world  *world // for the paths to objects
+	store  *kubeStore
 	net    *network
 	ranks  map[netip.Addr]int // of the addresses that can be handed out, from 1
 	pods   []*pod
@@ -42,11 +39,10 @@ type crowd struct {
 	atOnce int
 }
 
-func newCrowd(t *testing.T, cp *testenv.ControlPlane, pods, addresses, atOnce int) *crowd {
-	namespace := cp.Namespace(t)
-	c := &crowd{cp: cp, world: &world{cp: cp, namespace: namespace}, atOnce: atOnce, ranks: map[netip.Addr]int{}}
+func newCrowd(t *testing.T, store *kubeStore, pods, addresses, atOnce int) *crowd {
+	c := &crowd{store: store, atOnce: atOnce, ranks: map[netip.Addr]int{}}
 	for i := range atOnce {
-		c.nodes = append(c.nodes, newNode(t, cp, namespace, i))
+		c.nodes = append(c.nodes, newNode(t, store, i))
 	}
 	pool := netip.MustParsePrefix("10.80.0.0/16")
 	last := pool.Addr()
@@ -94,7 +90,7 @@ func (c *crowd) comeAndGo(t *testing.T) {
 	if used, _ := c.used(t.Context(), t); used != 0 {
 		t.Errorf("%d addresses are still recorded", used)
 	}
-	if left := c.cp.Must(t).List(c.world.path("overlappingrangeipreservations")); len(left) > 0 {
+	if left := c.store.cp.Must(t).List(c.store.path("overlappingrangeipreservations")); len(left) > 0 {
 		t.Errorf("%d reservations are left, such as %v", len(left), left[0])
 	}
 }
@@ -150,7 +146,7 @@ func (c *crowd) look(t *testing.T, ctx context.Context) {
 func (c *crowd) used(ctx context.Context, t *testing.T) (count, highest int) {
 	pool := c.net.spans[0].pool
 	var object Object
-	err := c.cp.Client().Get(ctx, c.world.path("ippools")+"/"+kube.PoolName(ipam.PoolID{Range: pool}), &object)
+	err := c.store.cp.Client().Get(ctx, c.store.path("ippools")+"/"+kube.PoolName(ipam.PoolID{Range: pool}), &object)
 	if err != nil {
 		if testenv.StatusCode(err) != 404 && ctx.Err() == nil {
 			t.Error(err)

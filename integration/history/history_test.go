@@ -10,24 +10,24 @@ import (
 )
 
 // TestHistory takes 20 seconds; HISTORY_TIME asks for another time.
-func TestHistory(t *testing.T) {
-	length := 20 * time.Second
-	if text := os.Getenv(timeVariable); text != "" {
-		var err error
-		if length, err = time.ParseDuration(text); err != nil {
-			t.Fatalf("%s: %v", timeVariable, err)
-		}
-	}
-	testHistory(t, length)
-}
+func TestHistory(t *testing.T) { testHistory(t, 20*time.Second, newKubeStore) }
+
+// TestHistoryOnEtcd takes 15 seconds, or HISTORY_TIME.
+func TestHistoryOnEtcd(t *testing.T) { testHistory(t, 15*time.Second, newEtcdStore) }
 
 const (
 	timeVariable = "HISTORY_TIME"
 	seedVariable = "HISTORY_SEED"
 )
 
-func testHistory(t *testing.T, length time.Duration) {
-	w := newWorld(t, seed(t))
+func testHistory(t *testing.T, length time.Duration, open func(*testing.T, *atlas) datastore) {
+	if text := os.Getenv(timeVariable); text != "" {
+		var err error
+		if length, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("%s: %v", timeVariable, err)
+		}
+	}
+	w := newWorld(t, seed(t), open)
 	fmt.Printf("history: %s=%d\n", seedVariable, w.seed)
 	w.run(length)
 	w.settle()

@@ -52,15 +52,16 @@ func networks() []*network {
 }
 
 // config is what a runtime sends to the plugin for this network.
-func (n *network) config(kubeconfig string) Object {
+func (n *network) config(datastore Object) Object {
 	var ranges []Object
 	for _, s := range n.spans {
 		ranges = append(ranges, Object{"range": s.pool.String(), "range_start": s.first.String(), "range_end": s.last.String()})
 	}
 	settings := Object{
-		"type": "whereabouts", "kubernetes": Object{"kubeconfig": kubeconfig},
+		"type":     "whereabouts",
 		"ipRanges": ranges, "log_level": "debug", "enable_overlapping_ranges": !n.unprotected,
 	}
+	maps.Copy(settings, datastore)
 	if n.space != "" {
 		settings["network_name"] = n.space
 	}

@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -15,11 +16,12 @@ import (
 )
 
 // node is a machine that pods run on: a name, the plugin's directories, and its own
-// way to the API server.
+// way to the datastore.
 type node struct {
-	name, runDir, stateDir, kubeconfig string
-	proxy                              *testenv.Proxy
-	faults                             *faults
+	name, runDir, stateDir string
+	settings               Object // that name the datastore
+	proxies                []*testenv.Proxy
+	faults                 *faults
 
 	mu      sync.Mutex
 	running map[*process]bool
@@ -100,7 +102,7 @@ type process struct {
 }
 
 func (n *node) start(c call) (*process, error) {
-	stdin, err := json.Marshal(with(c.network.config(n.kubeconfig), c.config))
+	stdin, err := json.Marshal(with(c.network.config(n.settings), c.config))
 	if err != nil {
 		return nil, err
 	}
@@ -199,4 +201,27 @@ func (n *node) killAll() int {
 		_ = p.cmd.Process.Kill()
 	}
 	return len(n.running)
+}
+
+// cutOff takes the way to the datastore away.
+func (n *node) cutOff() {
+	for _, p := range n.proxies {
+		p.Down()
+	}
+}
+
+func (n *node) connect() error {
+	var errs []error
+	for _, p := range n.proxies {
+		errs = append(errs, p.Up())
+	}
+	return errors.Join(errs...)
+}
+
+// underWay counts the requests that have no end yet.
+func (n *node) underWay() (count int) {
+	for _, p := range n.proxies {
+		count += p.Count(testenv.Match{Func: func(r testenv.Request) bool { return !r.Done }})
+	}
+	return count
 }

@@ -44,11 +44,7 @@ func (w *world) land() {
 	for range 1000 {
 		underWay := 0
 		for _, n := range w.nodes {
-			for _, r := range n.proxy.Requests() {
-				if !r.Done {
-					underWay++
-				}
-			}
+			underWay += n.underWay()
 		}
 		if underWay == 0 {
 			break
@@ -95,7 +91,7 @@ func (n *node) queued() int {
 // what is left to reconcile, with the reasons. What it has told already it does not
 // tell again.
 func (w *world) compare(when string, told map[place]bool) []string {
-	all, unknown, err := w.read(w.t.Context())
+	all, unknown, err := w.store.read(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}

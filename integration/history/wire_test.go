@@ -2,21 +2,19 @@ package history
 
 import (
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 )
 
-// wire is a write that a node sent to the API server, for the history of an address.
+// wire is a write that a node sent to the datastore, for the history of an address.
 type wire struct {
 	at     time.Duration
 	node   string
-	what   string // method and path
+	what   string
 	body   string
 	result string
 }
@@ -28,6 +26,7 @@ func (w wire) String() string {
 // wireLog keeps the writes of all nodes for a while.
 type wireLog struct {
 	nodes []*node
+	store datastore
 	atlas *atlas
 	start time.Time
 
@@ -43,26 +42,29 @@ func (l *wireLog) harvest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range l.nodes {
-		requests := n.proxy.Requests()
-		n.proxy.ResetRequests()
-		l.requests += len(requests)
-		for _, r := range requests {
-			if r.Fault != "" {
-				l.faults[r.Fault]++
-			}
-			if r.Method != http.MethodGet {
-				l.writes = append(l.writes, l.wireOf(n, r))
-			}
+		for _, p := range n.proxies {
+			l.harvestOf(n, p)
+		}
+	}
+}
+
+func (l *wireLog) harvestOf(n *node, p *testenv.Proxy) {
+	requests := p.Requests()
+	p.ResetRequests()
+	l.requests += len(requests)
+	for _, r := range requests {
+		if r.Fault != "" {
+			l.faults[r.Fault]++
+		}
+		if l.store.isWrite(r) {
+			l.writes = append(l.writes, l.wireOf(n, r))
 		}
 	}
 }
 
 func (l *wireLog) wireOf(n *node, r testenv.Request) wire {
-	path := r.Path
-	if _, tail, ok := strings.Cut(path, "/namespaces/"); ok {
-		_, path, _ = strings.Cut(tail, "/")
-	}
-	w := wire{at: r.Begin.Sub(l.start), node: n.name, what: r.Method + " " + path, body: string(r.Body)}
+	w := wire{at: r.Begin.Sub(l.start), node: n.name}
+	w.what, w.body = l.store.say(r)
 	w.result = fmt.Sprintf("answered %d after %s", r.Status, r.Duration.Round(time.Millisecond))
 	switch {
 	case !r.Done:
@@ -84,28 +86,11 @@ func (l *wireLog) mentioning(p place) []wire {
 	}
 	var found []wire
 	for _, w := range l.writes {
-		if w.about(here) {
+		if l.store.mentions(w, here) {
 			found = append(found, w)
 		}
 	}
 	return found
-}
-
-func (w wire) about(s *slot) bool {
-	if strings.HasSuffix(w.what, "/"+s.reservation) || strings.Contains(w.body, `"name":"`+s.reservation+`"`) {
-		return true
-	}
-	for i, pool := range s.pools {
-		entry := "/spec/allocations/" + s.keys[i]
-		patched := strings.Contains(w.body, `"`+entry+`"`) || strings.Contains(w.body, `"`+entry+`/`)
-		if strings.HasSuffix(w.what, "/"+pool) && patched {
-			return true
-		}
-		if strings.Contains(w.body, `"name":"`+pool+`"`) && strings.Contains(w.body, `"`+s.keys[i]+`":{`) {
-			return true
-		}
-	}
-	return false
 }
 
 // trim forgets what happened before a time.

@@ -13,20 +13,17 @@ import (
 )
 
 const (
-	groupVersion    = "whereabouts.cni.cncf.io/v1alpha1"
 	numberOfNodes   = 6
 	numberOfWorkers = 24
 )
 
 // world is everything a run consists of.
 type world struct {
-	t         *testing.T
-	seed      uint64
-	cp        *testenv.ControlPlane
-	namespace string
-	networks  []*network
-	atlas     *atlas
-	nodes     []*node
+	t        *testing.T
+	seed     uint64
+	store    datastore
+	networks []*network
+	nodes    []*node
 
 	ledger    *ledger
 	wire      *wireLog
@@ -52,42 +49,46 @@ func (w *world) survive(s *sandbox) {
 	w.survivors.list = append(w.survivors.list, s)
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
-	cp := testenv.Start(t)
-	if err := cp.InstallCRDs(t.Context(), "../../manifests/crds"); err != nil {
-		t.Fatal(err)
-	}
+func newWorld(t *testing.T, seed uint64, open func(*testing.T, *atlas) datastore) *world {
+	all := networks()
+	atlas := newAtlas(all)
+	store := open(t, atlas)
 	began := time.Now()
 	w := &world{
-		t: t, seed: seed, cp: cp, namespace: cp.Namespace(t), networks: networks(),
+		t: t, seed: seed, store: store, networks: all,
 		ledger: newLedger(func() time.Duration { return time.Since(began) }),
 		stats:  newStats(), register: &register{known: map[*sandbox]bool{}},
 	}
-	w.atlas = newAtlas(w.networks)
 	for i := range numberOfNodes {
 		w.nodes = append(w.nodes, w.newNode(t, i))
 	}
-	w.wire = &wireLog{nodes: w.nodes, atlas: w.atlas, start: began, faults: map[string]int{}}
+	w.wire = &wireLog{nodes: w.nodes, store: store, atlas: atlas, start: began, faults: map[string]int{}}
 	w.ledger.wire = w.wire.mentioning
 	w.ledger.report = func(what string) { t.Error(what) }
 	return w
 }
 
 func (w *world) newNode(t *testing.T, i int) *node {
-	n := newNode(t, w.cp, w.namespace, i)
+	n := newNode(t, w.store, i)
 	n.faults = &faults{
-		rng:  rand.New(rand.NewPCG(w.seed, 1000+uint64(i))),
-		late: func(r testenv.Request) { w.late(n, r) },
+		rng:     rand.New(rand.NewPCG(w.seed, 1000+uint64(i))),
+		isWrite: w.store.isWrite,
+		late:    func(r testenv.Request) { w.late(n, r) },
 	}
-	n.faults.install(n.proxy)
+	for _, p := range n.proxies {
+		n.faults.install(p)
+	}
 	return n
 }
 
-// late deals with a write that will reach the API server whatever becomes of its
+// late deals with a write that will reach the datastore whatever becomes of its
 // sender: all processes of the node are killed, as happens when a node loses power.
 func (w *world) late(n *node, r testenv.Request) {
-	for _, container := range containersIn(string(r.Body)) {
-		w.ledger.excuse(container, lateWrite)
+	_, body := w.store.say(r)
+	for _, container := range containersIn(body) {
+		if w.store.lateTraces() {
+			w.ledger.excuse(container, lateWrite)
+		}
 	}
 	w.stats.happened(lateWrites, 1)
 	if !w.calm.Load() {
@@ -166,10 +167,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// newNode is a node of the control plane with a proxy of its own.
-func newNode(t *testing.T, cp *testenv.ControlPlane, namespace string, i int) *node {
+// newNode is a node with a way of its own to the datastore.
+func newNode(t *testing.T, store datastore, i int) *node {
 	n := &node{name: fmt.Sprintf("node-%d", i+1), runDir: t.TempDir(), stateDir: t.TempDir(), running: map[*process]bool{}}
-	n.proxy = cp.Proxy(t)
-	n.kubeconfig = cp.Kubeconfig(t, testenv.Options{Namespace: namespace, Via: n.proxy})
+	store.reach(t, n)
 	return n
 }
