@@ -52,6 +52,23 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
+// BenchmarkTakeAndRelease is what one address costs in transactions alone.
+func BenchmarkTakeAndRelease(b *testing.B) {
+	s := open(b, testenv.StartEtcd(b, 1).Endpoints())
+	id := ipam.PoolID{Range: netip.MustParsePrefix("10.0.0.0/24")}
+	r := ipam.NewRecord(ipam.Owner{ContainerID: "c1", IfName: "net1", PodRef: "default/a"}, time.Now())
+	take := ipam.Change{Pool: id, Address: netip.MustParseAddr("10.0.0.1"), After: &r, Overlap: true}
+	release := take
+	release.Before, release.After = &r, nil
+	for b.Loop() {
+		for _, c := range []ipam.Change{take, release} {
+			if err := s.Commit(b.Context(), []ipam.Change{c})[0]; err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
 // benchPool is a pool with many records, and what adds more.
 type benchPool struct {
 	endpoint, network, dir string

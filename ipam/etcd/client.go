@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/whereabouts-cni/whereabouts/ipam"
@@ -47,6 +48,8 @@ type client struct {
 	mu    sync.Mutex
 	next  int    // of endpoints: the last one that answered
 	token string // "" until login
+
+	seen atomic.Int64 // the newest revision that an answer told
 }
 
 // statusError is an answer other than 2xx: a gRPC status, as the gateway tells it.
@@ -87,7 +90,11 @@ func (c *client) call(ctx context.Context, path string, body, into any) error {
 	attempt, pause := firstAttempt, firstPause
 	for tries := 1; ; tries++ {
 		err := c.once(ctx, attempt, path, data, into)
-		if err == nil || !transient(err) {
+		if err == nil {
+			c.see(into)
+			return nil
+		}
+		if !transient(err) {
 			return explain(err)
 		}
 		c.turn()
@@ -98,6 +105,20 @@ func (c *client) call(ctx context.Context, path string, body, into any) error {
 			return fmt.Errorf("%w: etcd at %s (etcd_host): %w", ipam.ErrUnavailable, c.list(), err)
 		}
 		attempt, pause = min(2*attempt, lastAttempt), min(2*pause, lastPause)
+	}
+}
+
+// see notes the revision of an answer.
+func (c *client) see(into any) {
+	answer, ok := into.(revised)
+	if !ok {
+		return
+	}
+	for {
+		seen := c.seen.Load()
+		if answer.at() <= seen || c.seen.CompareAndSwap(seen, answer.at()) {
+			return
+		}
 	}
 }
 

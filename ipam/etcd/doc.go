@@ -12,6 +12,13 @@
 // so there are no half records; those that somebody made by hand are treated as the
 // contract of ipam.Store says. Writers of different addresses never meet.
 //
+// A transaction may arrive long after its sender has given up or died: from a
+// connection that was cut, or a member that was. By then a DEL may have found nothing
+// of it. So a release writes the fence of its container (judge.go), and a take or
+// rewrite compares that nobody wrote it since its sender heard from etcd last: what
+// comes after the DEL is not carried out. The node's journal tells a DEL what the
+// container was about to take, so that one that finds nothing still writes the fence.
+//
 // # Finding a free address
 //
 // A pool may have too many records to be read for each address (search.go). So the

@@ -51,10 +51,20 @@ func (s scene) judge(c ipam.Change) ([]op, error) {
 		ops, err = s.judgeRelease(c)
 	}
 	if err == nil && c.Strict && len(ops) == 0 {
-		err = &ipam.ConflictError{Address: c.Address, Holder: s.record.Record}
+		return nil, &ipam.ConflictError{Address: c.Address, Holder: s.record.Record}
+	}
+	if err == nil && c.Before != nil && (len(ops) > 0 || c.Before.Gen != "") {
+		ops = append(ops, fence(c))
 	}
 	return ops, err
 }
+
+// fence keeps out what is still on its way for the container of a release: a take or
+// rewrite compares that the fence was not written since its sender heard from etcd last.
+// Such a write may be on its way for minutes, in the buffers of a connection that is cut
+// or of a process that was killed. With a token the container meant to write a record
+// here, whether or not one is found.
+func fence(c ipam.Change) op { return putOp(fenceKey(c.Pool.Network, c.Before.ContainerID), nil) }
 
 // judgeWrite judges a take or a rewrite. One that is refused because of the record
 // gives up the reservation that its owner may have left.

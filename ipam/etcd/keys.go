@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -19,6 +20,7 @@ import (
 //	    owners/<pool>/container=<id>/<address>         index of records, without value
 //	    owners/<pool>/pod=<namespace/name>/<address>   the same
 //	    blocks/<pool>/<first address of a block>       a note: see block
+//	    fences/<00 to ff>                              of containers with this hash: see fence
 //
 // <pool> is a range, 10.0.0.0/24, or with a blank and a node's name behind it the
 // slice of a node. The default address space has an empty name.
@@ -29,6 +31,7 @@ const (
 	kindReservations = "reservations"
 	kindOwners       = "owners"
 	kindBlocks       = "blocks"
+	kindFences       = "fences"
 
 	networkPrefix = "network_name="
 )
@@ -64,6 +67,14 @@ func blocksKey(id ipam.PoolID) string {
 }
 
 func blockKey(id ipam.PoolID, a netip.Addr) string { return blocksKey(id) + digits(blockOf(a)) }
+
+// fenceKey is the key of a container's fence. Many containers share one of 256, so that
+// none of them has to be removed.
+func fenceKey(network, container string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(container)) // never fails (hash.Hash)
+	return spaceKey(network) + kindFences + "/" + fmt.Sprintf("%02x", byte(h.Sum32()))
+}
 
 // ownerKeys begin the keys of the index, under which the records of an owner are
 // found: by container, and by pod if there is one.

@@ -178,7 +178,7 @@ func TestSearchOfSeveralRangesAtOnce(t *testing.T) {
 	}
 }
 
-func TestReleaseLeavesNothingButNotes(t *testing.T) {
+func TestReleaseLeavesNothingButNotesAndFences(t *testing.T) {
 	s := open(t, testenv.StartEtcd(t, 1).Endpoints())
 	id := ipam.PoolID{Range: netip.MustParsePrefix("10.0.0.0/22")}
 	a, first, again := netip.MustParseAddr("10.0.0.5"), recordOf("a"), recordOf("a")
@@ -208,7 +208,8 @@ func TestReleaseLeavesNothingButNotes(t *testing.T) {
 	if err := s.Commit(t.Context(), []ipam.Change{{Pool: id, Address: a, Before: &again}})[0]; err != nil {
 		t.Fatal(err)
 	}
-	if got, want := keys(), []string{space + "blocks/10.0.0.0/22/010.000.000.000"}; !slices.Equal(got, want) {
+	want = []string{space + "blocks/10.0.0.0/22/010.000.000.000", fenceKey("", "another")}
+	if got := keys(); !slices.Equal(got, want) {
 		t.Errorf("after a release there is %v, want %v", got, want)
 	}
 }

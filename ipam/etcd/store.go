@@ -75,7 +75,7 @@ func (s *Store) Commit(ctx context.Context, changes []ipam.Change) []error {
 // it is one request where that is so. What is there comes back with the refusal.
 func (s *Store) commit(ctx context.Context, c ipam.Change) error {
 	now := scene{}
-	if c.Before != nil || c.Seen != nil {
+	if c.Before != nil || c.Seen != nil || s.client.seen.Load() == 0 {
 		found, err := s.look(ctx, c)
 		if err != nil {
 			return err
@@ -90,13 +90,7 @@ func (s *Store) commit(ctx context.Context, c ipam.Change) error {
 			return verdict
 		}
 		var out outcome
-		err := s.client.call(ctx, "/v3/kv/txn", transaction{
-			If: []condition{
-				unchanged(recordKey(c.Pool, c.Address), now.record.revision),
-				unchanged(reservationKey(c.Pool.Network, c.Address), now.reservation.revision),
-			},
-			Then: ops, Else: lookOps(c),
-		}, &out)
+		err := s.client.call(ctx, "/v3/kv/txn", transaction{If: s.conditions(c, now), Then: ops, Else: lookOps(c)}, &out)
 		if err != nil {
 			return fmt.Errorf("%s in pool %s: %w", c.Address, c.Pool, err)
 		}
@@ -107,6 +101,19 @@ func (s *Store) commit(ctx context.Context, c ipam.Change) error {
 			return err
 		}
 	}
+}
+
+// conditions hold while what a change was judged by is what is there, and while its
+// container is not released: see fence.
+func (s *Store) conditions(c ipam.Change, now scene) []condition {
+	all := []condition{
+		unchanged(recordKey(c.Pool, c.Address), now.record.revision),
+		unchanged(reservationKey(c.Pool.Network, c.Address), now.reservation.revision),
+	}
+	if c.After != nil {
+		all = append(all, notSince(fenceKey(c.Pool.Network, c.After.ContainerID), s.client.seen.Load()))
+	}
+	return all
 }
 
 func lookOps(c ipam.Change) []op {

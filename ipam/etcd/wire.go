@@ -45,6 +45,12 @@ type header struct {
 	Revision int64 `json:"revision,string"`
 }
 
+// revised is an answer that tells the revision of the store at its time.
+type revised interface{ at() int64 }
+
+func (a *rangeAnswer) at() int64 { return a.Header.Revision }
+func (o *outcome) at() int64     { return o.Header.Revision }
+
 type put struct {
 	Key   text   `json:"key"`
 	Value []byte `json:"value"`
@@ -72,6 +78,8 @@ func below(prefix string) rangeRequest {
 
 // condition holds while the last write of a key has this revision; 0 is that of a
 // key that does not exist.
+//
+// With LESS it holds while the last write was before this revision.
 type condition struct {
 	Key      text   `json:"key"`
 	Target   string `json:"target"`
@@ -81,6 +89,10 @@ type condition struct {
 
 func unchanged(key string, revision int64) condition {
 	return condition{text(key), "MOD", "EQUAL", revision}
+}
+
+func notSince(key string, revision int64) condition {
+	return condition{text(key), "MOD", "LESS", revision + 1}
 }
 
 type transaction struct {
