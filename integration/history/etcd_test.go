@@ -200,4 +200,5 @@ func (e *etcdStore) mentions(w wire, s *slot) bool {
 	return strings.Contains(w.body, "/network_name="+s.space+"/") && strings.Contains(w.body, "/"+name)
 }
 
-func (e *etcdStore) lateTraces() bool { return true }
+// lateTraces is false: a release fences its container off.
+func (e *etcdStore) lateTraces() bool { return false }
