@@ -42,10 +42,7 @@ type datastore interface {
 }
 
 // outage is a server that is away for some time, or something like it.
-type outage struct {
-	name   string
-	happen func(ctx context.Context, rng *rand.Rand) error
-}
+type outage = testenv.Trouble
 
 // forAWhile lets some seconds pass.
 func forAWhile(ctx context.Context, rng *rand.Rand) { sleep(ctx, within(rng, 3*time.Second)) }

@@ -22,10 +22,10 @@ func (w *world) disturb(ctx context.Context) {
 				return
 			}
 			o := outages[i]
-			w.stats.happened(o.name, 1)
-			w.ledger.note("", o.name, "")
-			if err := o.happen(ctx, rng); err != nil {
-				w.ledger.find(fmt.Sprintf("%s: %v", o.name, err))
+			w.stats.happened(o.Name, 1)
+			w.ledger.note("", o.Name, "")
+			if err := o.Happen(ctx, rng); err != nil {
+				w.ledger.find(fmt.Sprintf("%s: %v", o.Name, err))
 				return
 			}
 		}

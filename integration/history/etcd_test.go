@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -133,42 +132,7 @@ func (e *etcdStore) holder(ctx context.Context, p place) string {
 }
 
 // outages are of one member at a time: two of three go on.
-func (e *etcdStore) outages() []outage {
-	any := func(rng *rand.Rand) (*testenv.Member, error) {
-		return e.cluster.Members[rng.IntN(len(e.cluster.Members))], nil
-	}
-	leader := func(*rand.Rand) (*testenv.Member, error) { return e.cluster.Leader() }
-	killed := func(m *testenv.Member) error { m.Kill(); return nil }
-	away := func(name string, which func(*rand.Rand) (*testenv.Member, error), end, start func(*testenv.Member) error) outage {
-		return outage{name, func(ctx context.Context, rng *rand.Rand) error {
-			m, err := which(rng)
-			if err != nil {
-				return err
-			}
-			if err := end(m); err != nil {
-				return err
-			}
-			forAWhile(ctx, rng)
-			if err := start(m); err != nil {
-				return err
-			}
-			return m.WaitHealthy()
-		}}
-	}
-	return []outage{
-		away("member killed", any, killed, (*testenv.Member).Start),
-		away("leader killed", leader, killed, (*testenv.Member).Start),
-		away("member cut off", any, (*testenv.Member).Cut, (*testenv.Member).Heal),
-		away("leader cut off", leader, (*testenv.Member).Cut, (*testenv.Member).Heal),
-		{"leader moved", func(_ context.Context, rng *rand.Rand) error {
-			m, err := any(rng)
-			if err != nil {
-				return err
-			}
-			return e.cluster.MoveLeader(m)
-		}},
-	}
-}
+func (e *etcdStore) outages() []outage { return e.cluster.Troubles() }
 
 func (e *etcdStore) isWrite(r testenv.Request) bool {
 	body := string(r.Body)

@@ -115,7 +115,7 @@ func (k *kubeStore) holder(ctx context.Context, p place) string {
 func (k *kubeStore) outages() []outage {
 	cp := k.cp
 	away := func(name string, end func(), start func() error) outage {
-		return outage{name, func(ctx context.Context, rng *rand.Rand) error {
+		return outage{Name: name, Happen: func(ctx context.Context, rng *rand.Rand) error {
 			end()
 			forAWhile(ctx, rng)
 			return start()
