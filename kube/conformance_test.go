@@ -44,7 +44,7 @@ func newHarness(t *testing.T, cp *testenv.ControlPlane, details bool) storetest.
 		Other: func(t *testing.T) ipam.Store {
 			return openStore(t, cp.Kubeconfig(t, testenv.Options{Namespace: namespace}))
 		},
-		Faults:          storefault.New(proxy, isWrite),
+		Faults:          storefault.New(isWrite, proxy),
 		Details:         details,
 		SeedReservation: seed.reservation,
 		SeedRecord:      seed.record,

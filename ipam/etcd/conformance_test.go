@@ -14,8 +14,7 @@ import (
 )
 
 func TestStoreConforms(t *testing.T) {
-	cluster := testenv.StartEtcd(t, 1)
-	storetest.Run(t, func(t *testing.T) storetest.Harness { return newHarness(t, cluster) })
+	conforms(t, testenv.StartEtcd(t, 1))
 }
 
 // TestStoreConformsWithAMemberDown runs on three members of which one is dead, and
@@ -23,19 +22,47 @@ func TestStoreConforms(t *testing.T) {
 func TestStoreConformsWithAMemberDown(t *testing.T) {
 	cluster := testenv.StartEtcd(t, 3)
 	cluster.Members[2].Kill()
-	storetest.Run(t, func(t *testing.T) storetest.Harness { return newHarness(t, cluster) })
+	conforms(t, cluster)
 }
 
-// newHarness empties the cluster.
-func newHarness(t *testing.T, cluster *testenv.Etcd) storetest.Harness {
+// TestStoreConformsInUnrest runs while members are killed and started again, lose
+// their network and get it back, and the leader moves.
+func TestStoreConformsInUnrest(t *testing.T) {
+	cluster := testenv.StartEtcdApart(t, 3)
+	rest := cluster.Unrest(t)
+	conforms(t, cluster)
+	rest()
+}
+
+// conforms runs the suite on a cluster whose members are reached through proxies.
+func conforms(t *testing.T, cluster *testenv.Etcd) {
+	h := &harness{faulty: proxiesOf(t, cluster), sound: proxiesOf(t, cluster)}
+	storetest.Run(t, h.fresh)
+}
+
+// harness gives each case a cluster without records.
+type harness struct {
+	faulty, sound []*testenv.Proxy // ways to it
+}
+
+func proxiesOf(t *testing.T, cluster *testenv.Etcd) (all []*testenv.Proxy) {
+	for _, m := range cluster.Members {
+		all = append(all, m.Proxy(t))
+	}
+	return all
+}
+
+func (h *harness) fresh(t *testing.T) storetest.Harness {
 	t.Helper()
-	direct := open(t, cluster.Endpoints())
+	for _, p := range h.faulty {
+		p.Reset()
+	}
+	direct := openThrough(t, h.sound...)
 	write(t, direct, op{Delete: &remove{Key: root, End: text(end(root))}})
-	proxy := cluster.Members[0].Proxy(t)
 	return storetest.Harness{
-		Store:   openThrough(t, proxy),
-		Other:   func(t *testing.T) ipam.Store { return open(t, cluster.Endpoints()) },
-		Faults:  storefault.New(proxy, isWrite),
+		Store:   openThrough(t, h.faulty...),
+		Other:   func(t *testing.T) ipam.Store { return openThrough(t, h.sound...) },
+		Faults:  storefault.New(isWrite, h.faulty...),
 		Details: true,
 		SeedReservation: func(t *testing.T, r ipam.Reservation) {
 			write(t, direct, putOp(reservationKey(r.Space, r.Address), encode(r.Record, r.Range)))
@@ -51,13 +78,18 @@ func open(t testing.TB, endpoints string) *Store {
 	return openWith(t, ipam.EtcdConfig{Endpoints: strings.Split(endpoints, ",")})
 }
 
-func openThrough(t *testing.T, proxy *testenv.Proxy) *Store {
+// openThrough opens the store whose members are reached through proxies.
+func openThrough(t *testing.T, proxies ...*testenv.Proxy) *Store {
 	t.Helper()
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, proxy.CA, 0o600); err != nil {
+	cfg := ipam.EtcdConfig{CAFile: filepath.Join(t.TempDir(), "ca.pem")}
+	var ca []byte
+	for _, p := range proxies {
+		cfg.Endpoints, ca = append(cfg.Endpoints, p.URL), append(ca, p.CA...)
+	}
+	if err := os.WriteFile(cfg.CAFile, ca, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return openWith(t, ipam.EtcdConfig{Endpoints: []string{proxy.URL}, CAFile: ca})
+	return openWith(t, cfg)
 }
 
 func openWith(t testing.TB, cfg ipam.EtcdConfig) *Store {

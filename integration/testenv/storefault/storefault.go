@@ -4,31 +4,47 @@ package storefault
 
 import (
 	"net/http"
+	"sync"
 
 	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 	"github.com/whereabouts-cni/whereabouts/ipam/storetest"
 )
 
-// New makes the writes of a store fail that reaches its server through the proxy;
-// isWrite tells them from reads.
-func New(p *testenv.Proxy, isWrite func(testenv.Request) bool) storetest.Injector {
-	return &injector{proxy: p, isWrite: isWrite}
+// New makes the writes of a store fail that reaches its servers through the proxies;
+// isWrite tells them from reads. They are counted together.
+func New(isWrite func(testenv.Request) bool, proxies ...*testenv.Proxy) storetest.Injector {
+	return &injector{proxies: proxies, isWrite: isWrite}
 }
 
 type injector struct {
-	proxy   *testenv.Proxy
+	proxies []*testenv.Proxy
 	isWrite func(testenv.Request) bool
-	armed   *testenv.Injection
+	armed   []*testenv.Injection
 }
 
 // Arm puts a fault in force.
 func (s *injector) Arm(f storetest.Fault) {
 	s.Disarm()
-	times := f.Times
-	if times == 0 {
-		times = testenv.Always
+	s.armed = nil
+	due := s.due(f)
+	for _, p := range s.proxies {
+		s.armed = append(s.armed, p.Inject(testenv.Rule{Match: testenv.Match{Func: due}, Times: testenv.Always, Action: actionOf(f)}))
 	}
-	s.armed = s.proxy.Inject(testenv.Rule{Match: testenv.Match{Func: s.isWrite}, Nth: f.Nth, Times: times, Action: actionOf(f)})
+}
+
+// due reports for each request whether the fault befalls it.
+func (s *injector) due(f storetest.Fault) func(testenv.Request) bool {
+	var mu sync.Mutex
+	seen, first := 0, max(f.Nth, 1)
+	return func(r testenv.Request) bool {
+		if !s.isWrite(r) {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seen++
+		return seen >= first && (f.Times == 0 || seen < first+f.Times)
+	}
 }
 
 func actionOf(f storetest.Fault) testenv.Action {
@@ -53,10 +69,16 @@ func actionOf(f storetest.Fault) testenv.Action {
 
 // Disarm lets everything pass.
 func (s *injector) Disarm() {
-	if s.armed != nil {
-		s.armed.Remove()
+	for _, armed := range s.armed {
+		armed.Remove()
 	}
 }
 
 // Fired is how many writes have failed.
-func (s *injector) Fired() int { return s.armed.Hits() }
+func (s *injector) Fired() int {
+	hits := 0
+	for _, armed := range s.armed {
+		hits += armed.Hits()
+	}
+	return hits
+}
