@@ -2,7 +2,6 @@ package testenv
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -119,6 +118,6 @@ func (u *unrest) run(ctx context.Context) {
 
 func (u *unrest) log() {
 	for _, name := range slices.Sorted(maps.Keys(u.happened)) {
-		u.tb.Log(fmt.Sprintf("%s: %d times", name, u.happened[name]))
+		u.tb.Logf("%s: %d times", name, u.happened[name])
 	}
 }
