@@ -15,7 +15,7 @@ func StartEtcdApart(tb testing.TB, members int) *Etcd {
 	tb.Helper()
 	NeedsIP(tb)
 	hub := NewSpace(tb)
-	err := hub.all(
+	err := hub.IP(
 		"link add hub type bridge",
 		"addr add 10.91.0.1/24 dev hub",
 		"link set hub up",
@@ -39,27 +39,17 @@ func (m *Member) plug(tb testing.TB, hub *Space, number int) error {
 	m.server.space, m.link = space, &link{hub, m.Name}
 	m.ClientURL, m.PeerURL = "http://"+address+":2379", "http://"+address+":2380"
 	return errors.Join(
-		hub.all(
+		hub.IP(
 			"link add "+m.Name+" type veth peer name uplink netns "+space.Path(),
 			"link set "+m.Name+" master hub",
 			"link set "+m.Name+" up",
 		),
-		space.all(
+		space.IP(
 			"link set lo up",
 			"addr add "+address+"/24 dev uplink",
 			"link set uplink up",
 		),
 	)
-}
-
-// all runs the command ip several times, as long as nothing fails.
-func (s *Space) all(commands ...string) error {
-	for _, c := range commands {
-		if err := s.IP(c); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Cut takes the network of a member of StartEtcdApart away. Its process goes on, and

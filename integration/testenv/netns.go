@@ -26,6 +26,16 @@ func NewSpace(tb testing.TB) *Space {
 	if os.Getuid() != 0 {
 		tb.Skip("SKIPPED: network namespaces need root")
 	}
+	space, err := MakeSpace()
+	if err != nil {
+		tb.Skipf("SKIPPED: network namespaces cannot be made here: %v", err)
+	}
+	tb.Cleanup(space.Close)
+	return space
+}
+
+// MakeSpace makes a network namespace without a test; the caller has to Close it.
+func MakeSpace() (*Space, error) {
 	var space *Space
 	err := onOwnThread(func() (err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -35,12 +45,11 @@ func NewSpace(tb testing.TB) *Space {
 		space = &Space{handle}
 		return err
 	})
-	if err != nil {
-		tb.Skipf("SKIPPED: network namespaces cannot be made here: %v", err)
-	}
-	tb.Cleanup(func() { _ = space.handle.Close() })
-	return space
+	return space, err
 }
+
+// Close lets go of the namespace, which ends with its last process.
+func (s *Space) Close() { _ = s.handle.Close() }
 
 // Path is where other processes find the namespace.
 func (s *Space) Path() string {
@@ -65,11 +74,14 @@ func (s *Space) enter() error {
 	return nil
 }
 
-// IP runs the command ip in the namespace, with arguments that have no blanks in them.
-func (s *Space) IP(args string) error {
+// IP runs the command ip in the namespace, once for each line of arguments, which have
+// no blanks in them, as long as nothing fails.
+func (s *Space) IP(lines ...string) error {
 	return s.Do(func() error {
-		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", args, err, out)
+		for _, args := range lines {
+			if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+				return fmt.Errorf("ip %s: %w: %s", args, err, out)
+			}
 		}
 		return nil
 	})

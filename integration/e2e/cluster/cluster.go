@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 )
 
 // MostNodes is how many nodes a cluster may have.
@@ -17,10 +19,10 @@ type Cluster struct {
 	Nodes []*Node
 
 	dir     string
-	tools   string   // directory of the cluster's programs
-	plugins string   // directory of CNI plugins
-	images  []string // archives that every node has when it starts
-	fabric  *fabric
+	tools   string         // directory of the cluster's programs
+	plugins string         // directory of CNI plugins
+	images  []string       // archives that every node has when it starts
+	fabric  *testenv.Space // see newFabric
 	control control
 }
 
@@ -98,7 +100,7 @@ func (c *Cluster) Close() {
 		process.Kill()
 	}
 	if c.fabric != nil {
-		_ = c.fabric.handle.Close()
+		c.fabric.Close()
 	}
 }
 
@@ -111,17 +113,15 @@ func (c *Cluster) AuditLog() string { return c.control.file("audit.log") }
 
 // Kubectl runs kubectl as administrator, with a standard input, and answers what it
 // prints.
-func (c *Cluster) Kubectl(stdin string, args ...string) (string, error) {
-	cmd := c.Command(args...)
-	cmd.Stdin = strings.NewReader(stdin)
-	return output(cmd)
-}
-
-// Command is kubectl as administrator.
-func (c *Cluster) Command(args ...string) *exec.Cmd {
-	cmd := c.fabric.command(filepath.Join(c.tools, "kubectl"), args...)
+func (c *Cluster) Kubectl(stdin string, args ...string) (text string, err error) {
+	cmd := exec.Command(filepath.Join(c.tools, "kubectl"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
-	return cmd
+	cmd.Stdin = strings.NewReader(stdin)
+	err = c.fabric.Do(func() (err error) {
+		text, err = output(cmd)
+		return err
+	})
+	return text, err
 }
 
 // Load brings an image archive to every node.

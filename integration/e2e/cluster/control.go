@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ func (c *Cluster) startControl(binary string) error {
 }
 
 func (c *Cluster) startProcess(name, program string, args ...string) error {
-	process, err := testenv.StartProcess(c.control.file(name+".log"), c.fabric.command(program, args...))
+	process, err := testenv.StartProcess(c.fabric, c.control.file(name+".log"), exec.Command(program, args...))
 	if err == nil {
 		c.control.processes = append(c.control.processes, process)
 	}

@@ -6,7 +6,7 @@
 //
 // Nothing of it is seen on the machine itself but its processes and a directory:
 //
-//   - The control plane listens in a network namespace of its own (see fabric), where
+//   - The control plane listens in a network namespace of its own (see newFabric), where
 //     the API server has the address of the service "kubernetes". Two bridges there
 //     join the nodes: the one of their first interface eth0, and that of eth1, for
 //     secondary networks.

@@ -68,10 +68,10 @@ func (n *Node) boot() error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
 	}
-	if n.process, err = testenv.StartProcess(filepath.Join(n.home, "node.log"), cmd); err != nil {
+	if n.process, err = testenv.StartProcess(nil, filepath.Join(n.home, "node.log"), cmd); err != nil {
 		return err
 	}
-	if err := n.cluster.fabric.plug(n); err != nil {
+	if err := n.plug(n.cluster.fabric); err != nil {
 		n.process.Kill()
 		return err
 	}
