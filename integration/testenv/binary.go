@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,8 +100,14 @@ func waitForLock(ctx context.Context, log io.Writer, path string) (*os.File, err
 
 func build(ctx context.Context, log io.Writer, source, target string) error {
 	unfinished := target + ".unfinished" // the lock is ours, so is this name
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", unfinished, ".")
-	cmd.Dir, cmd.Env = source, goEnv()
+	cmd := goCommand(ctx, source, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	cmd.Stderr = log
+	version, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	flags := linkFlags + strings.TrimSpace(string(version))
+	cmd = goCommand(ctx, source, "build", "-buildvcs=false", "-ldflags", flags, "-o", unfinished, ".")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Run(); err != nil {
 		return err
@@ -108,9 +115,15 @@ func build(ctx context.Context, log io.Writer, source, target string) error {
 	return os.Rename(unfinished, target)
 }
 
-// goEnv makes the build independent of how the tests themselves are built.
-func goEnv() []string {
-	return append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+// linkFlags end in a version: what the API server says of itself, which clients like
+// Helm look at. By itself, it does not know.
+const linkFlags = "-s -w -X k8s.io/component-base/version.gitVersion="
+
+// goCommand is one in the module, independent of how the tests themselves are built.
+func goCommand(ctx context.Context, source string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	return cmd
 }
 
 // cachePath names the binary after everything that goes into it.
@@ -124,13 +137,12 @@ func cachePath(ctx context.Context, source string) (string, error) {
 		fmt.Fprintf(hash, "%s %d\n", name, len(data))
 		hash.Write(data)
 	}
-	cmd := exec.CommandContext(ctx, "go", "version")
-	cmd.Dir, cmd.Env = source, goEnv() // go.mod may choose the toolchain
-	version, err := cmd.Output()
+	version, err := goCommand(ctx, source, "version").Output() // go.mod may choose the toolchain
 	if err != nil {
 		return "", fmt.Errorf("go version: %w", err)
 	}
 	hash.Write(version)
+	hash.Write([]byte(linkFlags))
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("no place to keep the control plane's binary (set XDG_CACHE_HOME or %s): %w", BinaryVariable, err)
