@@ -35,6 +35,7 @@ func TestCluster(t *testing.T) {
 	w.run("20 pods at once on each node", w.crowd)
 	w.run("pods of StatefulSets and Jobs", w.workloads)
 	w.run("node slices", w.slices)
+	w.run("node slices of another size", w.resliced)
 	w.run("scaling while everything is replaced", w.replaced)
 	w.run("the power of a node is cut", w.powerCut)
 	w.run("upgrade", w.upgrade)
@@ -45,6 +46,7 @@ func TestCluster(t *testing.T) {
 	w.run("what service accounts did", w.audit)
 	w.run("a node's shell", w.shell)
 	w.run("uninstall", w.uninstall)
+	w.run("by Helm", w.helm)
 }
 
 // world is the cluster of the tests.
@@ -157,7 +159,7 @@ func (w *world) apply(t *testing.T) {
 
 func (w *world) rolledOut(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"daemonset/whereabouts", "deployment/whereabouts-reconciler", "deployment/whereabouts-controller"} {
+	for _, name := range installation {
 		w.kubectl(t, "-n", "kube-system", "rollout", "status", name, "--timeout", patience)
 	}
 }

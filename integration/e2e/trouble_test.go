@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -157,16 +156,10 @@ func leaving(t *testing.T, deployment string) string {
 // upgrade is the README's, to another tag of the image, while pods start.
 func (w *world) upgrade(t *testing.T) {
 	const within = "10.64.0.0/24"
-	version := os.Getenv(versionVariable)
-	w.each(func(n *cluster.Node) {
-		image := "ghcr.io/whereabouts-cni/whereabouts:"
-		if _, err := n.Run("/tools/ctr", "-n", "k8s.io", "images", "tag", image+version, image+"next"); err != nil {
-			t.Fatal(err)
-		}
-	})
+	version, next := w.nextVersion(t)
 	n := 10 * len(w.cluster.Nodes)
 	w.create(t, network("upgrade", `"range": "`+within+`"`), deployment("upgrade", "upgrade", n))
-	w.tag(t, version, "next")
+	w.tag(t, version, next)
 	w.apply(t)
 	distinct(t, w.running(t, "app=upgrade", n), within)
 	w.noSandboxFailed(t, "upgrade")
@@ -191,32 +184,4 @@ func (w *world) apart(t *testing.T, label string) {
 	if len(nodes) < min(2, len(w.cluster.Nodes)) {
 		t.Errorf("all pods of %s are on %v", label, nodes)
 	}
-}
-
-// uninstall is the README's, command by command.
-func (w *world) uninstall(t *testing.T) {
-	command := readme(t, "kubectl -n kube-system delete -f manifests/base/plugin.yaml")
-	fields := strings.Fields(strings.ReplaceAll(command, "\\\n", " "))
-	for i, field := range fields {
-		if rest, ok := strings.CutPrefix(field, "manifests/"); ok {
-			fields[i] = filepath.Join(w.manifests, rest)
-		}
-	}
-	w.kubectl(t, fields[1:]...)
-	w.kubectl(t, "get", "crd", "ippools.whereabouts.cni.cncf.io")
-	onNode := readme(t, "CNI_BIN_DIR=")
-	w.each(func(n *cluster.Node) {
-		if text, err := n.Run("sh", "-c", onNode); err != nil {
-			t.Errorf("uninstalling on %s: %v\n%s", n.Name, err, text)
-		}
-		for _, name := range []string{"opt/cni/bin/whereabouts", "opt/cni/bin/ip-control", "etc/cni/net.d/whereabouts.d"} {
-			if _, err := os.Lstat(n.File(name)); err == nil {
-				t.Errorf("%s is left on %s", name, n.Name)
-			}
-		}
-		if left, _ := filepath.Glob(n.File("opt/cni/bin/.whereabouts-*")); len(left) > 0 {
-			t.Errorf("%v is left", left)
-		}
-	})
-	w.kubectl(t, "delete", "-k", filepath.Join(w.manifests, "crds"))
 }

@@ -16,7 +16,7 @@ import (
 // Programs are those that a cluster is made of.
 type Programs struct {
 	ControlPlane string // see testenv.Build
-	Tools        string // directory: kubelet, kubectl, containerd, runc and the like
+	Tools        string // directory: kubelet, kubectl, helm, containerd, runc and the like
 	Plugins      string // directory: Multus and the reference CNI plugins
 }
 
@@ -32,6 +32,7 @@ type target struct {
 var targets = []target{
 	{module: "integration/e2e/parts", into: "tools/parts", what: "."},
 	{module: "integration/e2e/runtime", into: "tools/", what: "tool"},
+	{module: "manifests/render", into: "tools/", what: "tool"},
 	{module: "integration/e2e/runc", into: "tools/runc", what: "github.com/opencontainers/runc", cgo: true},
 	{module: ".", into: "tools/", what: "./integration/e2e/plainrunc"},
 	{module: ".", into: "tools/", what: "./integration/e2e/pod"},
@@ -39,8 +40,8 @@ var targets = []target{
 	{module: "integration/cniplugins", into: "plugins/", what: "tool"},
 }
 
-// Build builds the programs from Go modules, into the user's cache directory: about
-// twenty minutes the first time, some seconds later. The repository's root is given;
+// Build builds the programs from Go modules, into the user's cache directory: a quarter
+// of an hour or longer the first time, some seconds later. The repository's root is given;
 // progress goes to log.
 func Build(ctx context.Context, repository string, log io.Writer) (Programs, error) {
 	cache, err := os.UserCacheDir()

@@ -113,8 +113,17 @@ func (c *Cluster) AuditLog() string { return c.control.file("audit.log") }
 
 // Kubectl runs kubectl as administrator, with a standard input, and answers what it
 // prints.
-func (c *Cluster) Kubectl(stdin string, args ...string) (text string, err error) {
-	cmd := exec.Command(filepath.Join(c.tools, "kubectl"), args...)
+func (c *Cluster) Kubectl(stdin string, args ...string) (string, error) {
+	return c.administer("kubectl", stdin, args)
+}
+
+// Helm runs helm as administrator, and answers what it prints.
+func (c *Cluster) Helm(args ...string) (string, error) {
+	return c.administer("helm", "", args)
+}
+
+func (c *Cluster) administer(tool, stdin string, args []string) (text string, err error) {
+	cmd := exec.Command(filepath.Join(c.tools, tool), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
 	cmd.Stdin = strings.NewReader(stdin)
 	err = c.fabric.Do(func() (err error) {
