@@ -122,7 +122,7 @@ func (w *world) powerCut(t *testing.T) {
 	}
 	w.rolledOut(t)
 	pods := w.running(t, "app=power", n)
-	addresses := distinct(t, pods, within)
+	distinct(t, pods, within)
 	for _, p := range pods {
 		if lost["default/"+p.Metadata.Name] {
 			t.Errorf("%s lives again", p.Metadata.Name)
@@ -135,7 +135,7 @@ func (w *world) powerCut(t *testing.T) {
 	w.kubectl(t, "rollout", "restart", "deployment/power")
 	w.kubectl(t, "rollout", "status", "deployment/power", "--timeout", patience)
 	pods = w.running(t, "app=power", n)
-	if addresses = distinct(t, pods, within); len(addresses) == n {
+	if addresses := distinct(t, pods, within); len(addresses) == n {
 		w.reachable(t, pods, addresses)
 	}
 	w.check(t)
