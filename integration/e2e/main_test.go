@@ -47,6 +47,7 @@ func TestCluster(t *testing.T) {
 	w.run("a node's shell", w.shell)
 	w.run("uninstall", w.uninstall)
 	w.run("by Helm", w.helm)
+	w.run("from an older installation, and back", w.guided)
 }
 
 // world is the cluster of the tests.

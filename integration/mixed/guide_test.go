@@ -23,7 +23,8 @@ type journey struct {
 	nets  []network
 	live  map[string]*resident // by pod
 
-	next, grants int // how many pods and grants there have been
+	steps        []string // the guide's headings that were done
+	next, grants int      // how many pods and grants there have been
 }
 
 // resident is a pod that lives.
@@ -33,9 +34,10 @@ type resident struct {
 	net  network
 }
 
-// The guide, step by step: nodes of both kinds, with the rights that the guide leaves
-// them. All the way each live pod keeps its address, alone, and at the end nothing is
-// left.
+// The guide, step by step under its headings: nodes of both kinds, with the rights that
+// the guide leaves them. All the way each live pod keeps its address, alone, and at the
+// end nothing is left. That its commands do what a step says is shown in a cluster, by
+// `make e2e`.
 func TestGuide(t *testing.T) {
 	t.Parallel()
 	w := newOwnWorld(t, oldDefinitions)
@@ -51,23 +53,31 @@ func TestGuide(t *testing.T) {
 	older := "../../manifests/upgrade/older-plugin.yaml"
 	ours := "../../manifests/base/plugin.yaml"
 
-	j.step("before", func() { j.grant("before", older) })
-	j.step("the rights of the older plugin under a name of their own", func() { j.grant("older", older) })
-	j.step("our role in place of the older one", func() { j.grant("ours", ours); j.revoke("before") })
-	j.step("definitions", func() { w.cp.ApplyCRDs(t, ourDefinitions) })
-	c := w.watches()
-	j.step("reconcile runs", func() {})
+	j.grant("before", older)
+	j.step("1. Look, and save the records", func() {})
+	j.step("2. Stop the older clean-up", func() {})
+	j.step("3. Keep the older plugin's rights", func() { j.grant("older", older) })
+	var c *child
+	j.step("4. Definitions, roles and the clean-up", func() {
+		w.cp.ApplyCRDs(t, ourDefinitions)
+		j.grant("ours", ours)
+		c = w.watches()
+		j.revoke("before")
+	})
 	for _, n := range j.nodes {
-		j.step("ours on "+n.name, func() { n.old = false })
+		j.step("5. The plugin, node by node", func() { n.old = false })
 	}
-	j.step("the rights of the older plugin are taken away", func() { j.revoke("older") })
+	j.step("6. Node slices", func() {})
+	j.step("7. Take the older plugin's rights away", func() { j.revoke("older") })
 
-	j.step("back: the rights of the older plugin", func() { j.grant("older", older) })
+	j.step("1. The older plugin's rights", func() { j.grant("older", older) })
 	for _, n := range j.nodes {
-		j.step("back: the older plugin on "+n.name, func() { n.old = true })
+		j.step("2. The older plugin, node by node", func() { n.old = true })
 	}
-	c.kill()
-	j.step("back: reconcile has ended", func() {})
+	j.step("3. The clean-up ends", func() { c.kill() })
+	if want := headings(t, "../../docs/upgrade.md"); !slices.Equal(j.steps, want) {
+		t.Errorf("the guide's steps are %q, and here %q", want, j.steps)
+	}
 	for _, r := range slices.Collect(maps.Values(j.live)) {
 		j.goes(r)
 	}
@@ -108,9 +118,28 @@ func TestGuideNeedsTheRightsOfTheOlderPlugin(t *testing.T) {
 	}
 }
 
-// step does something, and then lets pods come, be restarted and go on every node.
-func (j *journey) step(what string, do func()) {
+// headings are those of the steps in a guide.
+func headings(t *testing.T, file string) (steps []string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if step, ok := strings.CutPrefix(line, "### "); ok {
+			steps = append(steps, strings.TrimSpace(step))
+		}
+	}
+	return steps
+}
+
+// step does something of a step of the guide, and then lets pods come, be restarted and
+// go on every node.
+func (j *journey) step(heading string, do func()) {
 	j.Helper()
+	if len(j.steps) == 0 || j.steps[len(j.steps)-1] != heading {
+		j.steps = append(j.steps, heading)
+	}
 	do()
 	for i, n := range j.nodes {
 		j.comes(n, j.nets[i%2])
@@ -122,7 +151,7 @@ func (j *journey) step(what string, do func()) {
 			j.goes(j.oldest(n))
 		}
 	}
-	j.check(what)
+	j.check(heading)
 }
 
 func (j *journey) comes(n *node, net network) {
