@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -127,7 +128,7 @@ func queueKey(cfg *ipam.Config, v verbs) string {
 	credentials, _ := v.ReadFile(cfg.Kubeconfig) // what is wrong with it is said when it is used
 	for _, part := range []string{
 		queueFormat, v.Version, storeName(cfg), cfg.StateDirectory, v.Getenv("WHEREABOUTS_NAMESPACE"),
-		cfg.Etcd.Username, cfg.Etcd.Password, cfg.Etcd.CAFile, cfg.Etcd.CertFile, cfg.Etcd.KeyFile, string(credentials),
+		strings.Join(cfg.Etcd.Endpoints, ","), cfg.Etcd.Username, cfg.Etcd.Password, cfg.Etcd.CAFile, cfg.Etcd.CertFile, cfg.Etcd.KeyFile, string(credentials),
 	} {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
@@ -158,7 +159,7 @@ func (w *worker) work(ctx context.Context, own *task, waiting []node.Request, ti
 	w.marks = node.NewMarks(w.cfg.RunDirectory)
 	w.queued = node.NewReleases(w.cfg.StateDirectory, storeName(w.cfg))
 	if err := w.open(w.verbs); err != nil {
-		return answer{Error: cniError(err)}
+		return answer{Error: cniError(err), Unreachable: unreachable(err)}
 	}
 	if own.Verb == "DEL" {
 		w.allocator.Rollback = delRollback
@@ -307,6 +308,11 @@ func answerTo(t *task) answer {
 	case err == nil:
 		return answer{}
 	}
-	unreachable := errors.Is(err, ipam.ErrUnavailable) || errors.Is(err, ipam.ErrDenied)
-	return answer{Error: describe(cniError(err), err, t.cfg), Unreachable: unreachable}
+	return answer{Error: describe(cniError(err), err, t.cfg), Unreachable: unreachable(err)}
+}
+
+// unreachable reports whether the store may carry out later what it has not now, with
+// the same configuration.
+func unreachable(err error) bool {
+	return errors.Is(err, ipam.ErrUnavailable) || errors.Is(err, ipam.ErrDenied)
 }

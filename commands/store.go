@@ -32,13 +32,14 @@ func openStore(cfg *ipam.Config, getenv func(string) string, answered func()) (i
 	}
 }
 
-// storeName tells stores apart, without credentials.
+// storeName tells stores apart, without credentials: see node.NewReleases. With TLS or
+// without, it is the same etcd.
 func storeName(cfg *ipam.Config) string {
 	switch cfg.Datastore {
 	case ipam.DatastoreLocal:
 		return cfg.Datastore + " " + cfg.LocalPath
 	case ipam.DatastoreEtcd:
-		return cfg.Datastore + " " + strings.Join(cfg.Etcd.Endpoints, ",")
+		return cfg.Datastore + " " + strings.Join(etcd.Addresses(cfg.Etcd), ",")
 	default:
 		return cfg.Datastore + " " + cfg.Kubeconfig
 	}

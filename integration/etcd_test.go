@@ -25,7 +25,12 @@ func inEtcd(endpoints string, ipam Object) Object {
 // etcdIsEmpty looks for contradictions and for records that nobody released.
 func etcdIsEmpty(t *testing.T, endpoints string) {
 	t.Helper()
-	s, err := etcd.Open(ipam.EtcdConfig{Endpoints: strings.Split(endpoints, ",")}, nil)
+	etcdHoldsNothing(t, ipam.EtcdConfig{Endpoints: strings.Split(endpoints, ",")})
+}
+
+func etcdHoldsNothing(t *testing.T, cfg ipam.EtcdConfig) {
+	t.Helper()
+	s, err := etcd.Open(cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

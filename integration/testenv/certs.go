@@ -45,18 +45,28 @@ func newAuthority(name string) (*authority, error) {
 
 // serving makes a certificate for a server on loopback.
 func (a *authority) serving(name string) (pair, error) {
+	template := newTemplate(name)
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	return a.sign(onLoopbackOnly(template))
+}
+
+// onLoopbackOnly has a certificate be good for servers on loopback.
+func onLoopbackOnly(template *x509.Certificate) *x509.Certificate {
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	template.DNSNames = []string{"localhost", "kubernetes.default.svc"}
+	return template
+}
+
+// sign makes a certificate with a key of its own.
+func (a *authority) sign(template *x509.Certificate) (pair, error) {
 	key, err := newKey()
 	if err != nil {
 		return pair{}, err
 	}
-	template := newTemplate(name)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-	template.DNSNames = []string{"localhost", "kubernetes.default.svc"}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
-		return pair{}, fmt.Errorf("certificate of %s: %w", name, err)
+		return pair{}, fmt.Errorf("certificate of %s: %w", template.Subject.CommonName, err)
 	}
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	return pair{cert: encodePEM("CERTIFICATE", der), key: encodePEM("PRIVATE KEY", private)}, err

@@ -15,8 +15,8 @@ import (
 // seconds; the rest is for machines that are busy.
 const startTimeout = 3 * time.Minute
 
-// Etcd is a real etcd cluster on loopback, without TLS and without logins. It
-// does not sync its files: it survives the death of its processes, as tests
+// Etcd is a real etcd cluster on loopback, without logins and, but for
+// StartSecureEtcd, without TLS. It does not sync its files: it survives the death of its processes, as tests
 // need it to, and not that of the machine.
 type Etcd struct {
 	Members []*Member
@@ -31,8 +31,9 @@ type Member struct {
 	PeerURL   string
 
 	server       server
-	client, peer *port // nil in a network of its own
-	link         *link // nil on loopback
+	client, peer *port   // nil in a network of its own
+	link         *link   // nil on loopback
+	secure       *secure // nil without TLS
 }
 
 // StartEtcd starts an etcd cluster of so many members and ends it with the
@@ -112,6 +113,9 @@ func (m *Member) flags(data string, cluster []string) []string {
 		"--initial-cluster", strings.Join(cluster, ","),
 		"--socket-reuse-port", "--unsafe-no-fsync", "--log-level", "warn",
 	}
+	if m.secure != nil {
+		flags = append(flags, m.secure.flags()...)
+	}
 	if len(cluster) == 1 {
 		// Alone it needs no patience before it elects itself.
 		flags = append(flags, "--heartbeat-interval", "10", "--election-timeout", "100")
@@ -158,6 +162,9 @@ func (m *Member) ID() (self, leader string, err error) {
 // plain is a client that keeps no connection.
 func (m *Member) plain() *Client {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: m.dial()}
+	if m.secure != nil {
+		transport.TLSClientConfig = m.secure.client
+	}
 	return &Client{server: m.ClientURL, http: &http.Client{Transport: transport}}
 }
 

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,7 @@ const (
 	lastPause  = time.Second
 
 	maxAnswer = 64 << 20 // bytes
+	maxText   = 200      // bytes of an answer that is not etcd's, in an error
 )
 
 // client makes requests to one of several endpoints, whichever answers.
@@ -71,13 +73,18 @@ const (
 // transient reports whether the same request may succeed a little later, or at
 // another endpoint.
 func transient(err error) bool {
+	for _, lasting := range []error{ipam.ErrInvalid, ipam.ErrDenied, ipam.ErrCorrupt} {
+		if errors.Is(err, lasting) {
+			return false
+		}
+	}
 	var status *statusError
 	if errors.As(err, &status) {
 		// Without a code it is not etcd's: something stands between.
 		foreign := (status.code < 1 || status.code > codeUnauthenticated) && status.http != http.StatusNotFound
 		return foreign || status.http == http.StatusConflict || status.http == http.StatusTooManyRequests || status.http >= 500
 	}
-	return !errors.Is(err, ipam.ErrInvalid) && !errors.Is(err, ipam.ErrCorrupt)
+	return true
 }
 
 // call makes a request until it is answered or the context ends. A request may be
@@ -210,7 +217,10 @@ func (c *client) post(ctx context.Context, url, token string, data []byte, into 
 		req.Header.Set("Authorization", token)
 	}
 	resp, err := c.http.Do(req)
-	if err != nil {
+	switch {
+	case errors.Is(err, io.EOF) && req.URL.Scheme == "http":
+		return fmt.Errorf("%w; if etcd serves TLS at this address (etcd_host), write https://", err)
+	case err != nil:
 		return explainTLS(err)
 	}
 	defer resp.Body.Close()
@@ -219,7 +229,7 @@ func (c *client) post(ctx context.Context, url, token string, data []byte, into 
 		return err
 	}
 	if resp.StatusCode/100 != 2 {
-		return newStatusError(resp.StatusCode, body)
+		return c.explainStatus(newStatusError(resp.StatusCode, body))
 	}
 	c.answered()
 	if err := json.Unmarshal(body, into); err != nil {
@@ -236,23 +246,35 @@ func newStatusError(status int, body []byte) *statusError {
 	e := &statusError{http: status, message: fmt.Sprintf("%d %s", status, http.StatusText(status))}
 	if json.Unmarshal(body, &answer) == nil && answer.Message != "" {
 		e.code, e.message = answer.Code, answer.Message
+	} else if text := strings.TrimSpace(string(body[:min(len(body), maxText)])); text != "" {
+		e.message += ": " + text
 	}
 	return e
+}
+
+// explainStatus says what to do about an answer that has another cause than it tells.
+func (c *client) explainStatus(err *statusError) error {
+	switch {
+	case err.http == http.StatusBadRequest && strings.Contains(err.message, "CommonName"):
+		return refused("etcd_cert_file", err,
+			"name a certificate without a common name (CN) in its subject: with logins on, etcd's JSON gateway takes no other")
+	case c.username == "" && (err.code == codePermissionDenied || err.message == "etcdserver: user name is empty"):
+		return refused("etcd_username", err, "etcd wants a login: set etcd_username and etcd_password")
+	case err.code == codePermissionDenied:
+		return fmt.Errorf("%w: etcd_username: %q: %w; give it a role that may read and write all keys below %s", ipam.ErrDenied, c.username, err, root)
+	}
+	return err
 }
 
 // explain turns an answer that refuses a request into an error of package ipam.
 func explain(err error) error {
 	var status *statusError
 	switch {
-	case !errors.As(err, &status), errors.Is(err, ipam.ErrInvalid):
+	case !errors.As(err, &status), errors.Is(err, ipam.ErrInvalid), errors.Is(err, ipam.ErrDenied):
 		return err
-	case status.code == codePermissionDenied:
-		return fmt.Errorf("%w: etcd: %w; give the user of etcd_username a role that may read and write all keys below %s", ipam.ErrDenied, err, root)
 	case status.http == http.StatusNotFound:
 		return fmt.Errorf("%w: etcd_host: what answers there has no JSON gateway of etcd's API v3 (%w); "+
 			"write the client address of an etcd 3.4 or newer", ipam.ErrInvalid, err)
-	case status.message == "etcdserver: user name is empty":
-		return fmt.Errorf("%w: etcd wants a login (%w: %w); set etcd_username and etcd_password", ipam.ErrInvalid, ipam.ErrDenied, err)
 	}
 	return fmt.Errorf("%w: etcd: %w", ipam.ErrDenied, err)
 }

@@ -38,7 +38,7 @@ func newTLS(cfg ipam.EtcdConfig, now time.Time) (*tls.Config, error) {
 	}
 	own, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
 	if err != nil {
-		return nil, invalid("etcd_cert_file, etcd_key_file", "%w; name a certificate and its key in PEM", err)
+		return nil, invalid("etcd_cert_file, etcd_key_file", "%s and %s: %w; name a certificate and its key in PEM", cfg.CertFile, cfg.KeyFile, err)
 	}
 	if end := own.Leaf.NotAfter; now.After(end) {
 		// It may be renewed at any time: no fault of the configuration.
@@ -78,6 +78,19 @@ func explainTLS(err error) error {
 // DEL is kept for later.
 func refused(key string, err error, remedy string) error {
 	return fmt.Errorf("%w: %s: %w (%w); %s", ipam.ErrInvalid, key, err, ipam.ErrDenied, remedy)
+}
+
+// Addresses are the hosts and ports of a configuration's endpoints, without schemes. One
+// that cannot be read is answered as it is.
+func Addresses(cfg ipam.EtcdConfig) []string {
+	var addresses []string
+	for _, endpoint := range cfg.Endpoints {
+		if full, err := baseURL(endpoint, false); err == nil {
+			_, endpoint, _ = strings.Cut(full, "://")
+		}
+		addresses = append(addresses, endpoint)
+	}
+	return addresses
 }
 
 // baseURL completes an endpoint: without a scheme it is https if there are

@@ -69,7 +69,9 @@ type sliceList struct {
 	First   bool         `json:"first,omitempty"`
 }
 
-// NewReleases is the queue below a state directory, for the releases of one store.
+// NewReleases is the queue below a state directory, for the releases of one store. Its
+// name is the kind and where it is, "etcd 10.0.0.1:2379,10.0.0.2:2379": two names that
+// share a place are of the same store.
 func NewReleases(stateDirectory, store string) *Releases {
 	return &Releases{directory: filepath.Join(stateDirectory, "releases"), store: store}
 }
@@ -153,11 +155,23 @@ func (q *Releases) Pending() ([]*ipam.Removal, error) {
 			failed = errors.Join(failed, err)
 			continue
 		}
-		if r.Store == q.store {
+		if sameStore(r.Store, q.store) {
 			pending = append(pending, r.removal())
 		}
 	}
 	return pending, failed
+}
+
+// sameStore reports whether two names share the kind and a place. A cluster that got
+// another member since a release was queued is still the same.
+func sameStore(a, b string) bool {
+	kind, places, _ := strings.Cut(a, " ")
+	otherKind, otherPlaces, _ := strings.Cut(b, " ")
+	if kind != otherKind {
+		return false
+	}
+	others := strings.Split(otherPlaces, ",")
+	return slices.ContainsFunc(strings.Split(places, ","), func(place string) bool { return slices.Contains(others, place) })
 }
 
 func (q *Releases) load(name string) (*release, error) {

@@ -134,6 +134,24 @@ func TestQueuedReleasesOfAnotherStoreStay(t *testing.T) {
 	}
 }
 
+// A cluster of which one address is known is the same cluster.
+func TestSameStore(t *testing.T) {
+	t.Parallel()
+	const queued = "etcd 10.0.0.1:2379,10.0.0.2:2379"
+	for now, want := range map[string]bool{
+		queued:                             true,
+		"etcd 10.0.0.2:2379,10.0.0.3:2379": true,
+		"etcd 10.0.0.3:2379":               false,
+		"etcd 10.0.0.1:23790":              false,
+		"kubernetes 10.0.0.1:2379":         false,
+		"etcd":                             false,
+	} {
+		if got := sameStore(queued, now); got != want {
+			t.Errorf("queued for %q, now %q: same store: %t, want %t", queued, now, got, want)
+		}
+	}
+}
+
 // Another store's releases are in nobody's way.
 func TestQueuedReleasesOfAnotherStoreDoNotHideOurs(t *testing.T) {
 	t.Parallel()
