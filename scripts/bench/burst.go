@@ -49,11 +49,16 @@ func (b *bench) newFlood(s *site, nodes, atOnce int, ipam Object) (flood, error)
 type wave struct {
 	nodes, atOnce int
 	sliced        bool // each node has a slice of the range
+	etcd          bool // the records are in etcd
 }
 
 // newLoggedFlood has the plugin write a log, which tells its batches.
 func (b *bench) newLoggedFlood(ctx context.Context, w wave, via *proxy) (flood, error) {
-	s, err := b.newSite(ctx, "burst", via)
+	newSite := b.newSite
+	if w.etcd {
+		newSite = b.newEtcdSite
+	}
+	s, err := newSite(ctx, "burst", via)
 	if err != nil {
 		return flood{}, err
 	}
@@ -113,7 +118,11 @@ func (f flood) label() string {
 
 // floodRequests counts the requests of each ADD of a flood.
 func (b *bench) floodRequests(ctx context.Context, w wave) (float64, error) {
-	p, err := newProxy(b.cp)
+	server, ca := b.apiServer(nil)
+	if w.etcd {
+		server, ca = b.cp.Etcd.Endpoints(), nil
+	}
+	p, err := newProxy(server, ca)
 	if err != nil {
 		return 0, err
 	}
@@ -175,6 +184,25 @@ func measureNodes(ctx context.Context, b *bench) (table, error) {
 		figures.addTo(&t, label)
 	}
 	return t, nil
+}
+
+// measureEtcd makes the same floods with the records in etcd.
+func measureEtcd(ctx context.Context, b *bench) (table, error) {
+	t := floodTable(fmt.Sprintf("%d ADDs with the datastore etcd", b.plan.burst),
+		"The records are in an etcd of one member, which is the API server's, too. The floor is as above: it is the API server's.")
+	add := func(nodes, atOnce int) error {
+		figures, err := b.flood(ctx, wave{nodes: nodes, atOnce: atOnce, etcd: true})
+		if err == nil {
+			figures.addTo(&t, fmt.Sprintf("%d at once on %s", atOnce, plural(nodes, "host")))
+		}
+		return err
+	}
+	for _, n := range b.plan.atOnce {
+		if err := add(1, n); err != nil {
+			return t, err
+		}
+	}
+	return t, add(b.plan.nodes, b.plan.most())
 }
 
 func floodTable(title, note string) table {

@@ -18,6 +18,7 @@ func parts() []part {
 		{"single", "one call at a time", measureSingle},
 		{"burst", "many at once on one node", measureBurst},
 		{"nodes", "many at once on many nodes", measureNodes},
+		{"etcd", "many at once on etcd", measureEtcd},
 		{"records", "pools that hold records already", measureRecords},
 		{"requests", "requests and bytes", measureRequests},
 		{"peer", "the other plugin", measurePeer},

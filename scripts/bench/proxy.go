@@ -12,11 +12,9 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"sync/atomic"
-
-	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 )
 
-// proxy stands before the API server and counts: requests, and bytes as they go
+// proxy stands before a server and counts: requests, and bytes as they go
 // over the wire, which includes the handshake of TLS. No time is measured through
 // it. (That of package testenv belongs to a test.)
 type proxy struct {
@@ -24,13 +22,13 @@ type proxy struct {
 	requests, sent, received atomic.Int64 // as the client sees it
 }
 
-func newProxy(cp *testenv.ControlPlane) (*proxy, error) {
-	upstream, err := url.Parse(cp.URL)
+func newProxy(server string, ca []byte) (*proxy, error) {
+	upstream, err := url.Parse(server)
 	if err != nil {
 		return nil, err
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(cp.CA)
+	roots.AppendCertsFromPEM(ca)
 	forward := httputil.NewSingleHostReverseProxy(upstream)
 	forward.Transport = &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},

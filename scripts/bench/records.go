@@ -41,21 +41,32 @@ func grant(adds []outcome) (held holders, wrong []error) {
 // check compares what is stored at a site with who should hold addresses. With
 // overlap protection each has a reservation, too.
 func (s *site) check(ctx context.Context, want holders, protected bool) error {
-	entries, err := s.entries(ctx)
+	read := s.recorded
+	if s.etcd != nil {
+		read = s.recordedInEtcd
+	}
+	entries, reserved, err := read(ctx)
 	if err != nil {
 		return err
 	}
 	if err := compare("the pools", entries, want); err != nil {
 		return err
 	}
-	reserved, err := s.reserved(ctx)
-	if err != nil {
-		return err
-	}
 	if !protected {
 		want = nil
 	}
 	return compareNames(reserved, want)
+}
+
+// recorded are the holders according to the pools, and the containers in the
+// reservations, by name.
+func (s *site) recorded(ctx context.Context) (holders, map[string]string, error) {
+	entries, err := s.entries(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	reserved, err := s.reserved(ctx)
+	return entries, reserved, err
 }
 
 // entries are the holders according to the pools.

@@ -13,7 +13,7 @@ func measureRequests(ctx context.Context, b *bench) (table, error) {
 			"Four networks are four calls.", b.plan.counted),
 		Columns: []string{"call", "requests", "sent", "received", "bytes / floor"},
 	}
-	p, err := newProxy(b.cp)
+	p, err := newProxy(b.apiServer(nil))
 	if err != nil {
 		return t, err
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/whereabouts-cni/whereabouts/integration/testenv"
+	"github.com/whereabouts-cni/whereabouts/ipam"
 )
 
 const (
@@ -24,37 +25,48 @@ type Object = testenv.Object
 // site is a namespace of its own with a plugin that uses it, and its nodes. Nothing
 // of one site is seen in another.
 type site struct {
-	client     *testenv.Client
-	namespace  string
-	plugin     string
-	kubeconfig string
-	dir        string // configurations and logs
-	memory     string // directories of nodes
+	client    *testenv.Client
+	namespace string // or, on etcd, the network_name
+	plugin    string
+	store     Object     // the keys of every network that say where the records are
+	dir       string     // configurations and logs
+	memory    string     // directories of nodes
+	etcd      ipam.Store // nil for Kubernetes
 }
 
 // newSite makes a site for our plugin. Its plugin goes through the proxy if there
 // is one.
 func (b *bench) newSite(ctx context.Context, name string, via *proxy) (*site, error) {
+	s, err := b.newPlace(name)
+	if err != nil {
+		return nil, err
+	}
+	server, ca := b.apiServer(via)
+	if err := writeJSON(s.path("kubeconfig"), kubeconfig(server, ca, b.cp.Token(testenv.Admin), s.namespace)); err != nil {
+		return nil, err
+	}
+	s.store = Object{"kubernetes": Object{"kubeconfig": s.path("kubeconfig")}}
+	// A file that this machine may have must not count, and some plugins want one.
+	if err := s.writeFlatFile("kubernetes"); err != nil {
+		return nil, err
+	}
+	return s, s.client.Create(ctx, "/api/v1/namespaces", Object{"metadata": Object{"name": s.namespace}}, nil)
+}
+
+// newPlace makes a site's directory.
+func (b *bench) newPlace(name string) (*site, error) {
 	name = fmt.Sprintf("bench-%s-%d", name, b.sites.Add(1))
 	s := &site{
 		client: b.cp.Client(), namespace: name, plugin: b.programs.ours,
 		dir: b.path(name), memory: filepath.Join(b.memory, name),
 	}
-	s.kubeconfig = s.path("kubeconfig")
-	if err := os.Mkdir(s.dir, 0o700); err != nil {
-		return nil, err
-	}
-	server, ca := b.apiServer(via)
-	if err := writeJSON(s.kubeconfig, kubeconfig(server, ca, b.cp.Token(testenv.Admin), name)); err != nil {
-		return nil, err
-	}
-	// A file that this machine may have must not count, and some plugins want one.
-	flat := Object{"datastore": "kubernetes", "kubernetes": Object{"kubeconfig": s.kubeconfig}}
-	if err := writeJSON(s.path("whereabouts.conf"), flat); err != nil {
-		return nil, err
-	}
-	namespace := Object{"metadata": Object{"name": name}}
-	return s, s.client.Create(ctx, "/api/v1/namespaces", namespace, nil)
+	return s, os.Mkdir(s.dir, 0o700)
+}
+
+func (s *site) writeFlatFile(datastore string) error {
+	flat := maps.Clone(s.store)
+	flat["datastore"] = datastore
+	return writeJSON(s.path("whereabouts.conf"), flat)
 }
 
 // apiServer is how to reach it, through a proxy if there is one: its URL, and who
@@ -87,10 +99,8 @@ func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 
 // network writes the configuration of a network and answers its path.
 func (s *site) network(name string, ipam Object) (string, error) {
-	full := Object{
-		"type": "whereabouts", "configuration_path": s.path("whereabouts.conf"),
-		"kubernetes": Object{"kubeconfig": s.kubeconfig},
-	}
+	full := Object{"type": "whereabouts", "configuration_path": s.path("whereabouts.conf")}
+	maps.Copy(full, s.store)
 	maps.Copy(full, ipam)
 	path := s.path(name + ".json")
 	return path, writeJSON(path, Object{"cniVersion": "1.0.0", "name": name, "type": "macvlan", "ipam": full})
