@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -27,7 +25,7 @@ var _ datastore = (*etcdStore)(nil)
 
 func newEtcdStore(t *testing.T, a *atlas) datastore {
 	e := &etcdStore{cluster: testenv.StartEtcdApart(t, 3), atlas: a}
-	proxies, ca := e.proxies(t)
+	proxies, ca := e.cluster.Proxies(t)
 	cfg := ipam.EtcdConfig{CAFile: ca}
 	for _, p := range proxies {
 		cfg.Endpoints = append(cfg.Endpoints, p.URL)
@@ -41,23 +39,8 @@ func newEtcdStore(t *testing.T, a *atlas) datastore {
 	return e
 }
 
-// proxies are new ways to all members, and the file of the authorities that signed
-// their certificates.
-func (e *etcdStore) proxies(t *testing.T) (all []*testenv.Proxy, ca string) {
-	var pem []byte
-	for _, m := range e.cluster.Members {
-		p := m.Proxy(t)
-		all, pem = append(all, p), append(pem, p.CA...)
-	}
-	ca = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return all, ca
-}
-
 func (e *etcdStore) reach(t *testing.T, n *node) {
-	proxies, ca := e.proxies(t)
+	proxies, ca := e.cluster.Proxies(t)
 	var urls []string
 	for _, p := range proxies {
 		urls = append(urls, p.URL)

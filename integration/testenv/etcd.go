@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -197,6 +199,22 @@ func (m *Member) Proxy(tb testing.TB) *Proxy {
 	p.transport.DialContext = m.dial()
 	tb.Cleanup(p.close)
 	return p
+}
+
+// Proxies starts a proxy in front of each member, and answers the file of the authorities
+// that signed their certificates.
+func (e *Etcd) Proxies(tb testing.TB) (all []*Proxy, ca string) {
+	tb.Helper()
+	var pem []byte
+	for _, m := range e.Members {
+		p := m.Proxy(tb)
+		all, pem = append(all, p), append(pem, p.CA...)
+	}
+	ca = filepath.Join(tb.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return all, ca
 }
 
 // Endpoints lists the client URLs of all members with commas between, as
