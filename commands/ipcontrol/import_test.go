@@ -58,3 +58,32 @@ func TestImportFromEtcd(t *testing.T) {
 	want(0, "a printer", "show", "10.0.0.7")
 	want(1, "1 lines cannot be taken over", "import", "--from-etcd", "--dry-run")
 }
+
+// Beside a kubeconfig the records go to the cluster, whatever datastore the flat file
+// names: an old configuration names etcd.
+func TestImportFromEtcdIntoACluster(t *testing.T) {
+	t.Parallel()
+	c := newRealCluster(t)
+	endpoint := testenv.StartEtcd(t, 1).Endpoints()
+	putKey(t, endpoint, "/whereabouts/10.0.0.0-24", "10.0.0.1 c1\n10.0.0.7 c7\n")
+	c.files["/etc/cni/net.d/whereabouts.d/whereabouts.conf"] = fmt.Sprintf(`{"datastore": "etcd", "etcd_host": %q}`, endpoint)
+
+	if a := c.in("import", "--from-etcd", "--dry-run"); a.exit != 0 || !strings.Contains(a.stdout, "10.0.0.7 held by container c7") {
+		t.Errorf("dry run: %d\n%s%s", a.exit, a.stdout, a.stderr)
+	}
+	if got := c.reservations(); len(got) != 0 {
+		t.Errorf("a dry run made the reservations %v", got)
+	}
+	if a := c.in("import", "--from-etcd", "--yes"); a.exit != 0 || !strings.Contains(a.stdout, "took over 2 of 2") {
+		t.Errorf("import: %d\n%s%s", a.exit, a.stdout, a.stderr)
+	}
+	if got := c.allocations("10.0.0.0-24"); len(got) != 2 {
+		t.Errorf("the pool has %v", got)
+	}
+	if got := c.reservations(); !got["10.0.0.1"] || !got["10.0.0.7"] || len(got) != 2 {
+		t.Errorf("the reservations are %v", got)
+	}
+	if found, a := c.check(); a.exit != 0 {
+		t.Errorf("check: %v\n%s%s", found, a.stdout, a.stderr)
+	}
+}
