@@ -118,7 +118,10 @@ func TestAlerts(t *testing.T) {
 			}
 		})
 	}
-	for alert := range alerts(t) {
+	for alert, r := range alerts(t) {
+		if r.For == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+			t.Errorf("%s lacks something: %+v", alert, r)
+		}
 		if !fired[alert] || !silent[alert] {
 			t.Errorf("%s: there is a scene in which it fires: %t; and one in which it does not: %t", alert, fired[alert], silent[alert])
 		}

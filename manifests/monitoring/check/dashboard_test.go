@@ -22,6 +22,7 @@ type board struct {
 type panel struct {
 	ID          int
 	Type, Title string
+	Description string
 	Datasource  struct{ Type, UID string }
 	GridPos     struct{ X, Y, W, H int }
 	Targets     []struct{ RefID, Expr, LegendFormat string }
@@ -77,7 +78,7 @@ func (p panel) place(t *testing.T, cells map[[2]int]string) {
 
 func (p panel) asks(t *testing.T) {
 	t.Helper()
-	if p.Type == "" || p.Title == "" || p.Datasource.Type != "prometheus" || p.Datasource.UID != "${datasource}" || len(p.Targets) == 0 {
+	if p.Type == "" || p.Title == "" || p.Description == "" || p.Datasource.Type != "prometheus" || p.Datasource.UID != "${datasource}" || len(p.Targets) == 0 {
 		t.Errorf("panel %q lacks something: %+v", p.Title, p)
 	}
 	names := map[string]bool{}
@@ -86,9 +87,13 @@ func (p panel) asks(t *testing.T) {
 			t.Errorf("panel %q: the name %q is there twice, or empty", p.Title, target.RefID)
 		}
 		names[target.RefID] = true
-		expression := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h").Replace(target.Expr)
-		if _, err := parser.NewParser(parser.Options{}).ParseExpr(expression); err != nil {
+		if _, err := parser.NewParser(parser.Options{}).ParseExpr(filled(target.Expr)); err != nil {
 			t.Errorf("panel %q: %s: %v", p.Title, target.Expr, err)
 		}
 	}
+}
+
+// filled has values for Grafana's own variables.
+func filled(expression string) string {
+	return strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h").Replace(expression)
 }
