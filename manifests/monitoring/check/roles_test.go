@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -248,10 +249,10 @@ func scrapeOnce(t *testing.T, url string) map[string]metric {
 		case textparse.EntrySeries:
 			var series labels.Labels
 			p.Labels(&series)
-			name := series.Get(labels.MetricName)
+			name := series.Get(model.MetricNameLabel)
 			m := families[familyOf(name, families)]
 			series.Range(func(l labels.Label) {
-				if l.Name != labels.MetricName {
+				if l.Name != model.MetricNameLabel {
 					m.labels = append(m.labels, l.Name)
 				}
 			})
@@ -301,7 +302,7 @@ func missing(t *testing.T, expression string, served map[string]metric) (wrong [
 // asks are the labels that a selector and what is around it name.
 func asks(use *parser.VectorSelector, around []parser.Node) (all []string) {
 	for _, m := range use.LabelMatchers {
-		if m.Name != labels.MetricName {
+		if m.Name != model.MetricNameLabel {
 			all = append(all, m.Name)
 		}
 	}
