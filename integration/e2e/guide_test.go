@@ -70,7 +70,7 @@ func (w *world) guided(t *testing.T) {
 // older is an older installation, of our image.
 func (w *world) older(t *testing.T) (file string) {
 	t.Helper()
-	file = filepath.Join(t.TempDir(), "older.yaml")
+	file = filepath.Join(w.t.TempDir(), "older.yaml") // kubectl takes a comma in a path for the end of it
 	if err := copyFile("testdata/older.yaml", file); err != nil {
 		t.Fatal(err)
 	}

@@ -227,7 +227,11 @@ spec:
     spec:
       terminationGracePeriodSeconds: 5
       topologySpreadConstraints:
-        - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: %[1]s}}}
+        - maxSkew: 1
+          topologyKey: kubernetes.io/hostname
+          whenUnsatisfiable: DoNotSchedule
+          labelSelector: {matchLabels: {app: %[1]s}}
+          matchLabelKeys: [pod-template-hash] # those that are being replaced do not count
       containers: [{name: pod, image: "%[4]s", imagePullPolicy: Never}]
 `, name, network, replicas, cluster.PodImage)
 }
