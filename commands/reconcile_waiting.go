@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -78,15 +79,33 @@ func (w *waitingTeller) tell(ctx context.Context) {
 		return cmp.Or(cmp.Compare(a.Pod.UID, b.Pod.UID), cmp.Compare(a.Network, b.Network))
 	})
 	for _, snapshot := range snapshots {
-		for _, pool := range snapshot.Pools {
-			w.compare(pool, slices.DeleteFunc(slices.Clone(waiting), func(p kube.Waiting) bool { return !p.From(pool.ID) }))
+		for _, pool := range slices.Concat(snapshot.Pools, unwritten(snapshot, waiting)) {
+			w.compare(snapshot, pool, slices.DeleteFunc(slices.Clone(waiting), func(p kube.Waiting) bool { return !p.From(pool.ID) }))
 		}
 	}
 }
 
+// unwritten are the pools that nobody has an address of yet, and that pods ask for one
+// of by number: another pool may have it.
+func unwritten(snapshot *ipam.Snapshot, waiting []kube.Waiting) (pools []*ipam.Pool) {
+	known := map[ipam.PoolID]bool{}
+	for _, pool := range snapshot.Pools {
+		known[pool.ID] = true
+	}
+	for _, pod := range waiting {
+		for _, a := range pod.Asked {
+			if id, ok := pod.Pool(a); ok && !known[id] {
+				known[id] = true
+				pools = append(pools, &ipam.Pool{ID: id})
+			}
+		}
+	}
+	return pools
+}
+
 // compare tells pods that wait for addresses of a pool what is wrong there: each that
 // asked for one by number, and one of the others.
-func (w *waitingTeller) compare(pool *ipam.Pool, pods []kube.Waiting) {
+func (w *waitingTeller) compare(snapshot *ipam.Snapshot, pool *ipam.Pool, pods []kube.Waiting) {
 	var others []kube.Waiting
 	for _, pod := range pods {
 		asked := false
@@ -95,17 +114,43 @@ func (w *waitingTeller) compare(pool *ipam.Pool, pods []kube.Waiting) {
 				continue
 			}
 			asked = true
-			if r, held := pool.Records[a]; held && !isOf(r, pod.Pod) {
+			if r, in := holderOf(snapshot, pool, pod, a); in != nil {
 				w.post(pod, reasonHeld, a.String(), fmt.Sprintf(
 					"network %s: the requested address %s is held by %s (IPPool %s); request another one, or end its holder",
-					pod.Network, a, r.Holder(), kube.PoolName(pool.ID)))
+					pod.Network, a, r.Holder(), kube.PoolName(in.ID)))
 			}
 		}
-		if !asked && !holds(pool, pod.Pod) {
+		if !asked && !holds(pool, pod.Pod) && !w.elsewhere(snapshot, pool, pod) {
 			others = append(others, pod)
 		}
 	}
 	w.tellFull(pool, others)
+}
+
+// holderOf finds another pod that has an address in a pool, or in another pool of the
+// same network_name if that counts. Without one the pool it answers is nil.
+func holderOf(snapshot *ipam.Snapshot, pool *ipam.Pool, pod kube.Waiting, a netip.Addr) (ipam.Record, *ipam.Pool) {
+	candidates := []*ipam.Pool{pool}
+	if pod.Alone(pool.ID) {
+		candidates = append(candidates, snapshot.Pools...)
+	}
+	for _, p := range candidates {
+		if r, held := p.Records[a]; held && p.ID.Network == pool.ID.Network && !isOf(r, pod.Pod) {
+			return r, p
+		}
+	}
+	return ipam.Record{}, nil
+}
+
+// elsewhere reports whether the pod has, or can have, an address of another slice.
+func (w *waitingTeller) elsewhere(snapshot *ipam.Snapshot, pool *ipam.Pool, pod kube.Waiting) bool {
+	return slices.ContainsFunc(snapshot.Pools, func(p *ipam.Pool) bool {
+		return p != pool && pod.Instead(pool.ID, p.ID) && (holds(p, pod.Pod) || w.usage(p).Free.Sign() > 0)
+	})
+}
+
+func (w *waitingTeller) usage(pool *ipam.Pool) ipam.Usage {
+	return ipam.UsageOf(pool, w.ranges(pool.ID)...)
 }
 
 // tellFull tells one of the pods, if the pool has nothing for them: the next one that
@@ -115,7 +160,7 @@ func (w *waitingTeller) tellFull(pool *ipam.Pool, pods []kube.Waiting) {
 	if len(pods) == 0 || w.now().Before(w.full[name].Add(exhaustedInterval)) {
 		return
 	}
-	u := ipam.UsageOf(pool, w.ranges(pool.ID)...)
+	u := w.usage(pool)
 	if u.Free.Sign() > 0 {
 		return
 	}

@@ -65,7 +65,7 @@ func TestWhatWaitingPodsAreTold(t *testing.T) {
 		for a, r := range tt.records {
 			pool.Records[netip.MustParseAddr(a)] = r
 		}
-		if w.compare(pool, []kube.Waiting{tt.pod}); !slices.Equal(events.all, tt.want) {
+		if w.compare(&ipam.Snapshot{Pools: []*ipam.Pool{pool}}, pool, []kube.Waiting{tt.pod}); !slices.Equal(events.all, tt.want) {
 			t.Errorf("%s: told %q, want %q", tt.name, events.all, tt.want)
 		}
 	}
@@ -82,7 +82,7 @@ func TestAFullPoolIsNoFlood(t *testing.T) {
 	pods := []kube.Waiting{waitingPod("a"), waitingPod("b"), waitingPod("c")}
 	var told []int
 	for range 24 { // four minutes
-		w.compare(pool, pods)
+		w.compare(&ipam.Snapshot{Pools: []*ipam.Pool{pool}}, pool, pods)
 		told = append(told, len(events.all))
 		now = now.Add(10 * time.Second)
 	}

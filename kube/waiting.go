@@ -19,16 +19,52 @@ type Waiting struct {
 	claims []poolClaim
 }
 
-// From reports whether the network takes addresses from a pool. Of a node's slices,
-// and of what the definition leaves to files on the nodes, it is false.
+// From reports whether the network takes the pod's addresses from a pool: one of its
+// ranges, or a slice of its node. Of what the definition leaves to files on the nodes it
+// is false.
 func (w Waiting) From(id ipam.PoolID) bool {
-	return id.Node == "" && slices.ContainsFunc(w.claims, func(c poolClaim) bool {
-		if c.sizes[id.Range] > 0 || !slices.Contains(c.ranges, id.Range) {
-			return false
+	return slices.ContainsFunc(w.claims, func(c poolClaim) bool { return w.draws(c, id) })
+}
+
+func (w Waiting) draws(c poolClaim, id ipam.PoolID) bool {
+	if id.Node != "" {
+		own := ipam.PoolID{Network: id.Network, Node: w.Pod.Node, Range: id.Range}
+		return PoolName(own) == PoolName(id) && c.names(id) == yes
+	}
+	if c.sizes[id.Range] > 0 || !slices.Contains(c.ranges, id.Range) {
+		return false
+	}
+	// Where the flat file is not known, it is taken to name no network.
+	return c.names(id) == yes || c.anyNetwork && id.Network == ""
+}
+
+// Pool is the one that an address asked for by number is taken from, whether it has been
+// written yet or not. Of a slice it is not known here.
+func (w Waiting) Pool(a netip.Addr) (id ipam.PoolID, ok bool) {
+	for _, c := range w.claims {
+		for _, r := range c.ranges {
+			if id := (ipam.PoolID{Network: c.network, Range: r}); r.Contains(a) && w.draws(c, id) {
+				return id, true
+			}
 		}
-		// Where the flat file is not known, it is taken to name no network.
-		return c.names(id) == yes || c.anyNetwork && id.Network == ""
+	}
+	return ipam.PoolID{}, false
+}
+
+// Instead reports whether an address of one pool does for the pod as well as one of
+// another: both are slices of one range, of its node.
+func (w Waiting) Instead(a, b ipam.PoolID) bool {
+	return a.Node != "" && b.Node != "" && slices.ContainsFunc(w.claims, func(c poolClaim) bool {
+		return w.draws(c, a) && w.draws(c, b) && slices.ContainsFunc(c.ranges, func(r netip.Prefix) bool {
+			return within(a.Range, r) && within(b.Range, r)
+		})
 	})
+}
+
+// Alone reports whether the pod gets an address of a pool only if no other pool of the
+// network_name has it.
+func (w Waiting) Alone(id ipam.PoolID) bool {
+	return slices.ContainsFunc(w.claims, func(c poolClaim) bool { return w.draws(c, id) && c.overlap && !c.overlapOpen })
 }
 
 // Waiting lists the pods that wait, once for each network that their annotation asks

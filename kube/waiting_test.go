@@ -30,6 +30,7 @@ func TestPoolsThatAWaitingPodDrawsFrom(t *testing.T) {
 	pool := func(network, node string) ipam.PoolID {
 		return ipam.PoolID{Network: network, Node: node, Range: netip.MustParsePrefix("10.0.0.0/24")}
 	}
+	const cut = `{"ipam": {"type": "whereabouts", "range": "10.0.0.0/16", "node_slice_size": "/24"}}`
 	const plain = `{"ipam": {"type": "whereabouts", "range": "10.0.0.0/24"}}`
 	for name, c := range map[string]struct {
 		config string
@@ -42,15 +43,48 @@ func TestPoolsThatAWaitingPodDrawsFrom(t *testing.T) {
 		"no flat file is known":         {plain, nil, pool("", ""), true},
 		"no flat file, another network": {plain, nil, pool("other", ""), false},
 		"a slice":                       {plain, []byte("{}"), pool("", "node"), false},
-		"a network cut by node":         {`{"ipam": {"type": "whereabouts", "range": "10.0.0.0/24", "node_slice_size": "/26"}}`, []byte("{}"), pool("", ""), false},
+		"a network cut by node":         {cut, []byte("{}"), pool("", ""), false},
+		"the slice of its node":         {cut, []byte("{}"), pool("", "node"), true},
+		"the slice of another node":     {cut, []byte("{}"), pool("", "node-2"), false},
+		"a slice of another network":    {cut, []byte("{}"), pool("other", "node"), false},
 		"another range":                 {`{"ipam": {"type": "whereabouts", "range": "10.0.1.0/24"}}`, []byte("{}"), pool("", ""), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := Waiting{claims: readDefinition(c.config, c.flat).claims}
+			w := Waiting{Pod: &reclaim.Pod{Node: "node"}, claims: readDefinition(c.config, c.flat).claims}
 			if got := w.From(c.pool); got != c.want {
 				t.Errorf("got %t", got)
 			}
 		})
+	}
+}
+
+func TestPoolsThatDoAsWell(t *testing.T) {
+	pool := func(node, cidr string) ipam.PoolID {
+		return ipam.PoolID{Node: node, Range: netip.MustParsePrefix(cidr)}
+	}
+	const config = `{"ipam": {"type": "whereabouts", "node_slice_max": 2, "ipRanges": [
+		{"range": "10.0.0.0/16", "node_slice_size": "/24"}, {"range": "10.1.0.0/16", "node_slice_size": "/24"}, {"range": "10.2.0.0/16"}]}}`
+	w := Waiting{Pod: &reclaim.Pod{Node: "node"}, claims: readDefinition(config, []byte("{}")).claims}
+	own := pool("node", "10.0.0.0/24")
+	for name, c := range map[string]struct {
+		other ipam.PoolID
+		want  bool
+	}{
+		"its node's second slice":    {pool("node", "10.0.7.0/24"), true},
+		"another node's":             {pool("node-2", "10.0.7.0/24"), false},
+		"a slice of another range":   {pool("node", "10.1.0.0/24"), false},
+		"a range that is not sliced": {pool("", "10.2.0.0/16"), false},
+	} {
+		if got := w.Instead(own, c.other); got != c.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+	if !w.Alone(own) {
+		t.Error("overlap protection is on, and not seen")
+	}
+	off := Waiting{Pod: w.Pod, claims: readDefinition(`{"ipam": {"type": "whereabouts", "range": "10.2.0.0/16", "enable_overlapping_ranges": false}}`, []byte("{}")).claims}
+	if id := pool("", "10.2.0.0/16"); off.Alone(id) || !off.From(id) {
+		t.Error("overlap protection is off, and not seen")
 	}
 }
 

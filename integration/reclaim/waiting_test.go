@@ -34,12 +34,16 @@ func TestWaitingPodsAreTold(t *testing.T) {
 	}
 	starved := asks("starved", "full@net1")
 	refused := asks("refused", fmt.Sprintf(`[{"name": "roomy", "ips": ["%s/24"]}]`, a))
+	// A network of which nobody has an address yet, and an overlapping one has this.
+	w.network(namespace, "around", "10.102.0.0/16")
+	beside := asks("beside", fmt.Sprintf(`[{"name": "around", "ips": ["%s/16"]}]`, a))
 	served := asks("served", "roomy")
 	first := w.startWith(kubeconfig, "--schedule", rarely, "--grace", "1s")
 	second := w.startWith(kubeconfig, "--schedule", rarely, "--grace", "1s")
 
 	tells(t, w, starved, "IPPoolExhausted", namespace+"/full", "10.102.0.0/30", "2 in use", "0 of 2 usable", "widen")
 	tells(t, w, refused, "RequestedIPHeld", a.String(), holder.ref(), "request another")
+	tells(t, w, beside, "RequestedIPHeld", namespace+"/around", a.String(), holder.ref(), "IPPool 10.102.1.0-24")
 	for _, p := range []*pod{served, holder} {
 		if events := w.eventsOn(p); len(events) > 0 {
 			t.Errorf("%s is told %v", p.name, events)
