@@ -57,6 +57,40 @@ func TestWaitingPodsAreTold(t *testing.T) {
 	}
 }
 
+// A node's slice is full while another node has room: a pod is told of the slice, unless
+// its node has a second one with room.
+func TestPodsOfAFullSliceAreTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	namespace := w.cp.Namespace(t)
+	cut := network{name: "cut", cidr: "10.104.0.0/24", kubeconfig: w.kubeconfig, sliceSize: "/30"}
+	w.define(namespace, cut)
+	slices := []Object{}
+	full, roomy := w.node("full"), w.node("roomy")
+	for i, m := range []machine{full, roomy, roomy} {
+		slices = append(slices, Object{"nodeName": m.name, "sliceRange": fmt.Sprintf("10.104.0.%d/30", 4*i)})
+	}
+	w.must().Create(w.path("nodeslicepools"), Object{
+		"apiVersion": groupVersion, "kind": "NodeSlicePool", "metadata": Object{"name": "cut"},
+		"spec": Object{"range": cut.cidr, "sliceSize": cut.sliceSize}, "status": Object{"allocations": slices},
+	})
+	for m, pods := range map[machine]int{full: 3, roomy: 5} { // 3 are in the first slice, 4 in others
+		for i := range pods {
+			p := w.pod(namespace, fmt.Sprintf("%s-%d", m.name, i), m.name)
+			p.runs(w.mustAdd(m, p, cut))
+		}
+	}
+	asks := func(name string, m machine) *pod {
+		return w.pod(namespace, name, m.name, Object{"k8s.v1.cni.cncf.io/networks": "cut"})
+	}
+	starved, served := asks("starved", full), asks("served", roomy)
+	w.start("--schedule", rarely, "--grace", "1s")
+	tells(t, w, starved, "IPPoolExhausted", namespace+"/cut", "10.104.0.0/30", "full-10.104.0.0-30", "3 in use")
+	if events := w.eventsOn(served); len(events) > 0 {
+		t.Errorf("%s is told %v", served.name, events)
+	}
+}
+
 // tells waits for an event on a pod with all these words.
 func tells(t *testing.T, w *world, p *pod, reason string, words ...string) {
 	t.Helper()

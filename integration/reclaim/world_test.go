@@ -72,6 +72,7 @@ type network struct {
 	name, cidr  string
 	space       string // network_name
 	unprotected bool   // without overlap protection
+	sliceSize   string // node_slice_size
 	kubeconfig  string
 }
 
@@ -83,6 +84,9 @@ func (n network) config() Object {
 	}
 	if n.space != "" {
 		ipam["network_name"] = n.space
+	}
+	if n.sliceSize != "" {
+		ipam["node_slice_size"] = n.sliceSize
 	}
 	return Object{"cniVersion": "1.0.0", "name": n.name, "type": "macvlan", "ipam": ipam}
 }
