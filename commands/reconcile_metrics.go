@@ -38,7 +38,7 @@ func newReconcileFigures(m *metrics) *reconcileFigures {
 		completed:  m.counter("whereabouts_reconcile_half_records_completed_total", "Records of live pods of which one half was missing, and that were made whole. Some mean that a process was killed between two writes, or that an older version deleted a reservation by mistake."),
 		failed:     m.counter("whereabouts_reconcile_failures_total", "Addresses that should have been freed, or records completed, and could not. The log has the reasons; they are tried again."),
 		waiting:    m.gauge("whereabouts_reconcile_orphans_waiting", "Addresses that seem to be held by nobody and will be freed if that is still so after the grace time."),
-		unreadable: m.gauge("whereabouts_reconcile_unreadable_entries", "Stored entries that cannot be understood and are left as they are. Each may block an address until a person removes it."),
+		unreadable: m.gauge("whereabouts_reconcile_unreadable_entries", "Stored entries and pools that cannot be understood and are left as they are. An entry may block an address, and a pool all of its pods, until a person corrects it: ip-control check names them."),
 		duplicates: m.gauge("whereabouts_reconcile_duplicate_addresses", "Addresses that two pools of one network record. Two pods may use the same one; where overlap protection is off that may be meant."),
 		records:    m.gauge("whereabouts_reconcile_records", "Records that the last pass looked at."),
 

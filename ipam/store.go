@@ -105,6 +105,8 @@ type Snapshot struct {
 	Pools        []*Pool
 	Reservations []Reservation
 	Turns        []Turn
+
+	Unreadable []string // names of pools whose range cannot be understood, in order; they are not in Pools
 }
 
 // Turn is the mark of a writer to a crowded pool, in stores whose writers go one after

@@ -112,19 +112,6 @@ func (in *Inspection) Pods() iter.Seq[*reclaim.Pod] {
 	}
 }
 
-// UnreadablePools are the pool objects whose range cannot be understood, as
-// "namespace/name" in order. They are in no snapshot.
-func (in *Inspection) UnreadablePools() []string {
-	var names []string
-	in.records.pools.each(func(key objectKey, p *storedPool) {
-		if p.pool == nil {
-			names = append(names, key.namespace+"/"+key.name)
-		}
-	})
-	slices.Sort(names)
-	return names
-}
-
 // definitionTexts is the mirror of definitions, which keeps their texts beside it.
 type definitionTexts struct {
 	*mirror[definitionObject, *definitionObject, *definition]

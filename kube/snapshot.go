@@ -110,10 +110,12 @@ func assemble(namespace string, pools []*storedPool, reservations *mirror[reserv
 		return r
 	}
 	for _, p := range pools {
-		if p.pool != nil {
-			p.complete(p.identify(named, nets), reserved)
-			snapshot.Pools = append(snapshot.Pools, p.pool)
+		if p.pool == nil {
+			snapshot.Unreadable = append(snapshot.Unreadable, p.name)
+			continue
 		}
+		p.complete(p.identify(named, nets), reserved)
+		snapshot.Pools = append(snapshot.Pools, p.pool)
 	}
 	settle(snapshot)
 	slices.SortFunc(snapshot.Reservations, func(a, b ipam.Reservation) int {

@@ -47,6 +47,12 @@ func (ch checker) examine(ctx context.Context, v *view) finding {
 		for _, p := range s.Pools {
 			f.records += len(p.Records)
 		}
+		for _, name := range s.Unreadable {
+			f.problems = append(f.problems, problem{
+				Kind: kindUnreadablePool, Namespace: s.namespace, Pool: name,
+				Text: fmt.Sprintf("pool %s/%s: spec.range is no CIDR; nothing is taken from it or freed in it", s.namespace, name),
+			})
+		}
 		f.problems = append(f.problems, ch.contradictions(ctx, v, s)...)
 		if v.cluster != nil {
 			f.problems = append(f.problems, ch.orphans(ctx, v, s)...)
@@ -54,13 +60,6 @@ func (ch checker) examine(ctx context.Context, v *view) finding {
 	}
 	if v.cluster != nil {
 		f.problems = append(f.problems, ch.unrecorded(v)...)
-		for _, name := range v.cluster.UnreadablePools() {
-			namespace, object, _ := strings.Cut(name, "/")
-			f.problems = append(f.problems, problem{
-				Kind: kindUnreadablePool, Namespace: namespace, Pool: object,
-				Text: fmt.Sprintf("pool %s: spec.range is no CIDR; nothing is taken from it or freed in it", name),
-			})
-		}
 	}
 	queued, err := ch.queued()
 	if err != nil {

@@ -34,7 +34,7 @@ type Report struct {
 	Pools        int
 	Records      int // entries of pools
 	Reservations int
-	Unreadable   int // entries and reservations that cannot be understood; left alone
+	Unreadable   int // pools, entries and reservations that cannot be understood; left alone
 	Duplicates   int // addresses that two pools of one network record; left alone
 
 	Freed     int // records and bare reservations

@@ -32,6 +32,10 @@ func (p *pass) sift(ctx context.Context) {
 	for _, pool := range p.snapshot.Pools {
 		p.siftPool(ctx, pool, around[pool], reserved, found)
 	}
+	p.report.Unreadable += len(p.snapshot.Unreadable)
+	for _, name := range p.snapshot.Unreadable {
+		p.log().Error("pool cannot be read: no address is given from it or freed in it; correct its spec.range", "object", name)
+	}
 	for i := range p.snapshot.Reservations {
 		if !found[i].met {
 			p.siftReservation(ctx, &p.snapshot.Reservations[i], found[i].other)

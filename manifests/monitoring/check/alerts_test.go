@@ -73,6 +73,19 @@ var scenes = map[string]struct {
 		`whereabouts_reconcile_last_success_timestamp_seconds{instance="a"} 0x59`,
 		`whereabouts_reconcile_last_success_timestamp_seconds{instance="b"} 0+60x59`,
 	}, never, ""},
+	"two pods with one address": {"WhereaboutsDuplicateAddress", []string{
+		`whereabouts_reconcile_duplicate_addresses{instance="a"} 1x59`,
+		`whereabouts_reconcile_duplicate_addresses{instance="b"} 1x59`,
+	}, 5, "Two pools of a network record the same address"},
+	"every address is in one pool": {"WhereaboutsDuplicateAddress", []string{
+		`whereabouts_reconcile_duplicate_addresses{instance="a"} 0x59`,
+	}, never, ""},
+	"an entry that somebody has spoiled": {"WhereaboutsRecordsUnreadable", []string{
+		`whereabouts_reconcile_unreadable_entries{instance="a"} 1x59`,
+	}, 30, "Some records cannot be understood"},
+	"an entry that was corrected": {"WhereaboutsRecordsUnreadable", []string{
+		`whereabouts_reconcile_unreadable_entries{instance="a"} 1x20 0x38`,
+	}, never, ""},
 	"a node's releases wait": {"WhereaboutsQueueNotDraining", []string{
 		`whereabouts_release_queue_length{instance="10.0.0.1:18080"} 3x59`,
 		`whereabouts_release_queue_oldest_timestamp_seconds{instance="10.0.0.1:18080"} 0x59`,
