@@ -60,6 +60,8 @@ func describe(e *types.Error, err error, cfg *ipam.Config) *types.Error {
 		e.Details = fmt.Sprintf("ippool %s has the holders", kube.PoolName(exhausted.Pool))
 	case errors.As(err, &noSlice):
 		e.Details = fmt.Sprintf("nodeslicepool %s has the slices and their nodes", kube.SlicePoolName(noSlice.List))
+	case errors.Is(err, ipam.ErrDenied):
+		e.Details = "are the role, its binding and the resource definitions of this version applied, and are the node's credentials fresh?"
 	}
 	return e
 }

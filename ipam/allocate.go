@@ -220,7 +220,8 @@ type RequestError struct {
 }
 
 func (e *RequestError) Error() string {
-	return fmt.Sprintf("requested address %s (%s) is held by %s", e.Address, e.Source, e.Holder.Holder())
+	return fmt.Sprintf("requested address %s (%s) is held by %s; request another one, or end its holder",
+		e.Address, e.Source, e.Holder.Holder())
 }
 
 func (e *RequestError) Unwrap() error { return ErrConflict }

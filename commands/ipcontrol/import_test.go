@@ -62,13 +62,12 @@ func TestImportFromEtcd(t *testing.T) {
 // Beside a kubeconfig the records go to the cluster, whatever datastore the flat file
 // names: an old configuration names etcd.
 func TestImportFromEtcdIntoACluster(t *testing.T) {
-	t.Parallel()
 	c := newRealCluster(t)
 	endpoint := testenv.StartEtcd(t, 1).Endpoints()
-	putKey(t, endpoint, "/whereabouts/10.0.0.0-24", "10.0.0.1 c1\n10.0.0.7 c7\n")
+	putKey(t, endpoint, "/whereabouts/10.210.0.0-24", "10.210.0.1 c1\n10.210.0.7 c7\n")
 	c.files["/etc/cni/net.d/whereabouts.d/whereabouts.conf"] = fmt.Sprintf(`{"datastore": "etcd", "etcd_host": %q}`, endpoint)
 
-	if a := c.in("import", "--from-etcd", "--dry-run"); a.exit != 0 || !strings.Contains(a.stdout, "10.0.0.7 held by container c7") {
+	if a := c.in("import", "--from-etcd", "--dry-run"); a.exit != 0 || !strings.Contains(a.stdout, "10.210.0.7 held by container c7") {
 		t.Errorf("dry run: %d\n%s%s", a.exit, a.stdout, a.stderr)
 	}
 	if got := c.reservations(); len(got) != 0 {
@@ -77,10 +76,10 @@ func TestImportFromEtcdIntoACluster(t *testing.T) {
 	if a := c.in("import", "--from-etcd", "--yes"); a.exit != 0 || !strings.Contains(a.stdout, "took over 2 of 2") {
 		t.Errorf("import: %d\n%s%s", a.exit, a.stdout, a.stderr)
 	}
-	if got := c.allocations("10.0.0.0-24"); len(got) != 2 {
+	if got := c.allocations("10.210.0.0-24"); len(got) != 2 {
 		t.Errorf("the pool has %v", got)
 	}
-	if got := c.reservations(); !got["10.0.0.1"] || !got["10.0.0.7"] || len(got) != 2 {
+	if got := c.reservations(); !got["10.210.0.1"] || !got["10.210.0.7"] || len(got) != 2 {
 		t.Errorf("the reservations are %v", got)
 	}
 	if found, a := c.check(); a.exit != 0 {
