@@ -122,8 +122,8 @@ func (s *Store) recall(id ipam.PoolID) seenPool {
 	return seenPool{exists: true, spec: id.Range.String(), base: id.Range.Addr()}
 }
 
-// readPool translates a pool object. Entries whose key is no offset, or whose
-// value cannot be read, are listed as bad and left as they are.
+// readPool translates a pool object. Entries whose key is no offset, or whose value
+// cannot be read or names no owner, are listed as bad and left as they are.
 func readPool(id ipam.PoolID, object ipPool) (*ipam.Pool, error) {
 	written, err := ipam.ParsePrefix(object.Spec.Range)
 	if err != nil || !id.Range.Contains(written.Addr()) {
@@ -140,10 +140,11 @@ func readPool(id ipam.PoolID, object ipPool) (*ipam.Pool, error) {
 			pool.Bad = append(pool.Bad, key)
 			continue
 		}
-		if entry.unreadable {
+		record := entry.record()
+		if record.ContainerID == "" && record.PodRef == "" {
 			pool.Bad = append(pool.Bad, key)
 		}
-		pool.Records[address] = entry.record()
+		pool.Records[address] = record
 	}
 	return pool, nil
 }

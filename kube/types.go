@@ -84,9 +84,6 @@ type allocation struct {
 	IfName  string             `json:"ifname,omitempty"`
 	Gen     string             `json:"gen,omitempty"`
 	Details *allocationDetails `json:"details,omitempty"`
-
-	// unreadable is set when the value is not an object with string fields.
-	unreadable bool
 }
 
 // allocationDetails are written only where no reservation carries them, and
@@ -100,12 +97,12 @@ type allocationDetails struct {
 	Since   string `json:"since,omitempty"`
 }
 
-// UnmarshalJSON never fails: one entry that cannot be read must not make the
-// other entries of its pool unreadable.
+// UnmarshalJSON never fails: one entry that cannot be read must not make the other
+// entries of its pool unreadable. It is empty then, and names no owner.
 func (a *allocation) UnmarshalJSON(data []byte) error {
 	type plain allocation
 	if err := json.Unmarshal(data, (*plain)(a)); err != nil {
-		*a = allocation{unreadable: true}
+		*a = allocation{}
 	}
 	return nil
 }

@@ -78,9 +78,7 @@ func TestLocalStoreInAllForms(t *testing.T) {
 }
 
 func TestEmptyStore(t *testing.T) {
-	c := newStillCluster(t)
-	s := newShell(t)
-	s.env["KUBECONFIG"] = c.kubeconfig(t)
+	s := newSeededCluster(t).shell()
 	s.golden("empty", nil, "show", "show -o json", "show -o yaml", "show 10.0.0.1", "show 10.0.0.0/24", "check", "check -o yaml", "check --fix --yes")
 }
 
@@ -88,43 +86,51 @@ const definedNet = `{"cniVersion": "1.0.0", "name": "storage", "type": "macvlan"
 	"range_end": "10.0.0.200", "exclude": ["10.0.0.16/28"], "gateway": "10.0.0.254", "ipRanges": [{"range": "10.8.0.0/16", "gateway": "10.8.0.1"}]}}`
 
 // richCluster has definitions, old objects and what cannot be read.
-func richCluster(t *testing.T) *stillCluster {
-	c := newStillCluster(t)
+func richCluster(t *testing.T) *seededCluster {
+	t.Helper()
+	c := newSeededCluster(t)
+	c.pod("default", "web-0", "Running", "10.0.0.1", "10.0.0.17", "10.8.0.2")
+	c.pod("default", "web-1", "Running", "10.8.1.44", "10.244.0.3")
+	c.pod("default", "old", "Running", "10.0.0.2")
+	c.pod("x", "y", "Running", "10.0.0.1")
+	c.pod("default", "full-0", "Running", "10.9.0.1", "fd00::1")
+	c.pod("default", "full-1", "Running", "10.9.0.2")
 	c.define("default", "storage", definedNet)
 	entry := func(pod, id string) object { return object{"id": id, "podref": pod, "ifname": "net1", "gen": "1"} }
 	c.pool("kube-system", "10.0.0.0-24", "10.0.0.0/24", object{
 		"1": entry("default/web-0", longID), "2": object{"id": "old", "podref": "default/old"}, // as old versions wrote it
 		"3": object{"id": "reserved:a printer", "podref": ""}, "17": entry("default/web-0", "c17"),
-		"4": "nonsense", "seven": entry("a/b", "c"),
+		"4": object{}, "seven": entry("a/b", "c"),
 	})
 	c.pool("kube-system", "10.8.0.0-16", "10.8.0.0/16", object{"2": entry("default/web-0", longID), "300": entry("default/web-1", "x")})
 	c.pool("other", "10.0.0.0-24", "10.0.0.0/24", object{"1": entry("x/y", "z")})
+	c.pool("kube-system", "10.9.0.0-30", "10.9.0.0/30", object{"1": entry("default/full-0", "f0"), "2": entry("default/full-1", "f1")})
+	c.pool("kube-system", "fd00---64", "fd00::/64", object{"1": entry("default/full-0", "f0")})
 	for name, spec := range map[string]object{
-		"10.0.0.1":  {"podref": "default/web-0", "ifname": "net1", "containerid": longID, "uid": "uid-web-0", "node": "node1", "network": "storage", "range": "10.0.0.0/24", "since": "2026-03-01T10:00:00Z"},
+		"10.0.0.1":  {"podref": "default/web-0", "ifname": "net1", "containerid": longID, "uid": c.uids["default/web-0"], "node": "node1", "network": "storage", "range": "10.0.0.0/24", "since": c.ago(2 * time.Hour)},
 		"10.0.0.2":  {"podref": "default/old"},
-		"10.0.0.3":  {"podref": "", "containerid": "reserved:a printer", "range": "10.0.0.0/24", "since": "2026-02-01T10:00:00Z"},
+		"10.0.0.3":  {"podref": "", "containerid": "reserved:a printer", "range": "10.0.0.0/24", "since": c.ago(28 * 24 * time.Hour)},
 		"10.0.0.4":  {"podref": "default/what"},
 		"10.0.0.17": {"podref": "default/web-0", "ifname": "net1", "containerid": "c17"},
 		"10.8.0.2":  {"podref": "default/web-0", "ifname": "net1", "containerid": longID},
 		"10.8.1.44": {"podref": "default/web-1", "ifname": "net1", "containerid": "x"},
+		"10.9.0.1":  {"podref": "default/full-0", "ifname": "net1", "containerid": "f0", "range": "10.9.0.0/30"},
+		"10.9.0.2":  {"podref": "default/full-1", "ifname": "net1", "containerid": "f1", "range": "10.9.0.0/30"},
+		"fd00--1":   {"podref": "default/full-0", "ifname": "net1", "containerid": "f0", "range": "fd00::/64"},
 	} {
 		c.reserve("kube-system", name, spec)
 	}
 	c.reserve("other", "10.0.0.1", object{"podref": "x/y", "containerid": "z", "ifname": "net1"})
-	c.pod("default", "web-0", "Running", "10.0.0.1", "10.0.0.17", "10.8.0.2")
-	c.pod("default", "web-1", "Running", "10.8.1.44", "10.244.0.3")
-	c.pod("default", "old", "Running", "10.0.0.2")
-	c.pod("x", "y", "Running", "10.0.0.1")
 	return c
 }
 
 func TestClusterInAllForms(t *testing.T) {
 	c := richCluster(t)
-	s := newShell(t)
-	s.env["KUBECONFIG"] = c.kubeconfig(t)
-	s.golden("cluster", nil,
+	hide := map[string]string{"$UID": c.uids["default/web-0"], "$TWO_HOURS_AGO": c.ago(2 * time.Hour), "$FOUR_WEEKS_AGO": c.ago(28 * 24 * time.Hour)}
+	c.shell().golden("cluster", hide,
 		"show", "show -o wide", "show -n other", "show -o json", "show 10.0.0.0-24 -n kube-system", "show kube-system/10.0.0.0-24 -o json",
 		"show 10.0.0.0-24 --map -n kube-system", "show 10.8.0.0-16 --map",
+		"show 10.9.0.0-30", "show 10.9.0.0-30 --map", "show fd00::/64", "show fd00---64 --map", "show fd00::1 -o json", "show default/full-0",
 		"show 10.0.0.1", "show 10.0.0.2 -n kube-system", "show 10.0.0.4 -n kube-system", "show 10.0.0.20 -n kube-system", "show 10.0.0.254 -n kube-system",
 		"show 10.0.0.220 -n kube-system", "show 10.0.0.50 -n kube-system", "show 10.0.0.3 -o yaml -n kube-system", "show default/web-0 -o wide",
 		"check", "check -o json -n kube-system",
@@ -132,24 +138,22 @@ func TestClusterInAllForms(t *testing.T) {
 }
 
 func TestAddressOutsideEveryPoolThatADefinitionHas(t *testing.T) {
-	c := newStillCluster(t)
+	c := newSeededCluster(t)
 	c.define("default", "storage", definedNet)
-	s := newShell(t)
-	s.env["KUBECONFIG"] = c.kubeconfig(t)
+	s := c.shell()
 	if a := s.run("show", "10.8.3.4"); a.exit != 0 || !strings.Contains(a.stdout, "outside every pool; network attachment definition default/storage") {
 		t.Errorf("%+v", a)
 	}
 }
 
 func TestTenThousandRecordsInSummary(t *testing.T) {
-	c := newStillCluster(t)
+	c := newSeededCluster(t)
 	allocations := object{}
 	for i := range 10_000 {
 		allocations[fmt.Sprint(i+1)] = object{"id": fmt.Sprint("c", i), "podref": fmt.Sprint("ns/p", i), "ifname": "net1"}
 	}
 	c.pool("kube-system", "10.0.0.0-16", "10.0.0.0/16", allocations)
-	s := newShell(t)
-	s.env["KUBECONFIG"] = c.kubeconfig(t)
+	s := c.shell()
 	s.golden("many", nil, "show", "show 10.0.0.0-16 --map", "show 10.0.0.17")
 	if a := s.run("show", "10.0.0.0/16"); strings.Count(a.stdout, "\n") != 10_003 {
 		t.Errorf("%d lines", strings.Count(a.stdout, "\n"))
@@ -173,7 +177,7 @@ func TestColourOnATerminalAlone(t *testing.T) {
 		for key, value := range test.env {
 			s.env[key] = value
 		}
-		a := s.run("show", "10.8.0.0-16", "--map", "--kubeconfig", c.kubeconfig(t))
+		a := s.run("show", "10.8.0.0-16", "--map", "--kubeconfig", c.kubeconfig())
 		if got := strings.Contains(a.stdout, "\x1b["); a.exit != 0 || got != test.want {
 			t.Errorf("%s: coloured %v, want %v (%s)", name, got, test.want, a.stderr)
 		}
@@ -186,7 +190,7 @@ func TestMapsFitAScreen(t *testing.T) {
 	c.pool("other", "2001-db8-1111-2222-3333-4444-5555-6600-120", "2001:db8:1111:2222:3333:4444:5555:6600/120", object{"1": object{"id": "c", "podref": "a/b"}})
 	s := newShell(t)
 	for _, pool := range []string{"10.0.0.0-24", "10.8.0.0-16", "2001:db8:1111:2222::/64", "2001:db8:1111:2222:3333:4444:5555:6600/120"} {
-		a := s.run("show", pool, "--map", "--kubeconfig", c.kubeconfig(t))
+		a := s.run("show", pool, "--map", "--kubeconfig", c.kubeconfig())
 		for line := range strings.Lines(a.stdout) {
 			if n := len([]rune(line)) - 1; n > 80 && !strings.HasPrefix(line, "pool ") && !strings.HasPrefix(line, ". ") && !strings.HasPrefix(line, "each ") {
 				t.Errorf("%s: %d columns: %s", pool, n, line)
@@ -201,9 +205,8 @@ func TestMapsFitAScreen(t *testing.T) {
 func TestNothingIsSaidToBeGoneThatCouldNotBeRead(t *testing.T) {
 	for _, resource := range []string{"pods", "nodes", "network-attachment-definitions"} {
 		c := richCluster(t)
-		c.denied[resource] = true
-		s := newShell(t)
-		s.env["KUBECONFIG"] = c.kubeconfig(t)
+		c.deny(resource)
+		s := c.shell()
 		a := s.run("check", "-o", "json")
 		if strings.Contains(a.stdout, `"orphan"`) || !strings.Contains(a.stdout, "notLookedAt") || a.exit != 1 {
 			t.Errorf("%s: %+v", resource, a)
@@ -212,14 +215,14 @@ func TestNothingIsSaidToBeGoneThatCouldNotBeRead(t *testing.T) {
 			t.Errorf("%s: show: %+v", resource, a)
 		}
 	}
-	c := newStillCluster(t)
-	c.denied["pods"] = true
-	s := newShell(t)
-	if a := s.run("check", "--kubeconfig", c.kubeconfig(t)); a.exit != 2 || !strings.Contains(a.stderr, "pods") {
+	c := newSeededCluster(t)
+	c.deny("pods")
+	s := c.shell()
+	if a := s.run("check"); a.exit != 2 || !strings.Contains(a.stderr, "pods") {
 		t.Errorf("nothing found, not all seen: %+v", a)
 	}
-	c.denied["ippools"] = true
-	if a := s.run("show", "--kubeconfig", c.kubeconfig(t)); a.exit != 2 {
+	c.deny("ippools")
+	if a := s.run("show"); a.exit != 2 {
 		t.Errorf("no access: %+v", a)
 	}
 }

@@ -87,9 +87,9 @@ func TestRecordThatChangesMeanwhileIsLeftAlone(t *testing.T) {
 func TestDatastoreIsFound(t *testing.T) {
 	l := newLocalStore(t)
 	l.take(poolID("", "10.0.0.0/24"), true, map[string]ipam.Record{"10.0.0.1": record("a/b", "c", time.Hour)})
-	c := newStillCluster(t)
+	c := newSeededCluster(t)
 	c.pool("kube-system", "10.7.0.0-24", "10.7.0.0/24", object{})
-	kubeconfig := c.kubeconfig(t)
+	kubeconfig := c.kubeconfig()
 	const flat = "/etc/cni/net.d/whereabouts.d/whereabouts.conf"
 	for name, test := range map[string]struct {
 		env, files map[string]string
@@ -124,10 +124,10 @@ func TestDatastoreIsFound(t *testing.T) {
 }
 
 func TestReservedAddressWithoutItsReservation(t *testing.T) {
-	c := newStillCluster(t)
+	c := newSeededCluster(t)
 	c.pool("kube-system", "10.0.0.0-24", "10.0.0.0/24", object{"3": object{"id": "reserved:a printer", "podref": ""}})
 	s := newShell(t)
-	a := s.run("check", "-o", "yaml", "--kubeconfig", c.kubeconfig(t))
+	a := s.run("check", "-o", "yaml", "--kubeconfig", c.kubeconfig())
 	if a.exit != 1 || !strings.Contains(a.stdout, "kind: half-record") || !strings.Contains(a.stdout, "safe: false") {
 		t.Errorf("%+v", a)
 	}
@@ -156,16 +156,15 @@ func TestLint(t *testing.T) {
 }
 
 func TestLintComparesWithTheCluster(t *testing.T) {
-	c := newStillCluster(t)
+	c := newSeededCluster(t)
 	c.define("default", "same", `{"name": "a", "ipam": {"type": "whereabouts", "range": "10.0.0.0/16"}}`)
 	c.define("default", "inside", `{"name": "a", "ipam": {"type": "whereabouts", "range": "10.0.4.0/24"}}`)
 	c.define("default", "unprotected", `{"name": "a", "ipam": {"type": "whereabouts", "range": "10.0.5.0/24", "enable_overlapping_ranges": false}}`)
 	c.define("default", "elsewhere", `{"name": "a", "ipam": {"type": "whereabouts", "range": "10.0.6.0/24", "network_name": "other"}}`)
 	c.define("default", "apart", `{"name": "a", "ipam": {"type": "whereabouts", "range": "10.1.0.0/24"}}`)
-	c.add("nodes", "", "node1", object{"spec": object{"podCIDR": "10.0.7.0/24", "podCIDRs": []string{"10.0.7.0/24"}}})
-	c.add("servicecidrs", "", "kubernetes", object{"spec": object{"cidrs": []string{"10.96.0.0/12"}}})
+	c.create("", "v1", "Node", "nodes", "", object{"metadata": object{"name": "node1"}, "spec": object{"podCIDR": "10.0.7.0/24", "podCIDRs": []string{"10.0.7.0/24"}}})
 	s := newShell(t)
 	s.files["net.json"] = `{"name": "net", "ipam": {"type": "whereabouts", "range": "10.0.0.0/16", "ipRanges": [{"range": "10.96.3.0/24"}]}}`
-	s.env["KUBECONFIG"] = c.kubeconfig(t)
+	s.env["KUBECONFIG"] = c.kubeconfig()
 	s.golden("lint-cluster", nil, "lint net.json", "lint default/apart", "lint default/none")
 }

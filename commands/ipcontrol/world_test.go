@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -132,116 +133,123 @@ func (s *shell) golden(name string, hide map[string]string, commands ...string) 
 
 type object = map[string]any
 
-// stillCluster is an API server whose objects do not change.
-type stillCluster struct {
-	lists   map[string][]object // by the end of the path
-	denied  map[string]bool     // resources that may not be read
-	started *httptest.Server
+// seededCluster is the real API server with nothing in it but what a test seeds, in all
+// namespaces.
+type seededCluster struct {
+	*testing.T
+	cp    *testenv.ControlPlane
+	proxy *testenv.Proxy
+	now   time.Time
+	uids  map[string]string // of pods, by namespace/name
 }
 
-func newStillCluster(t *testing.T) *stillCluster {
-	c := &stillCluster{lists: map[string][]object{}, denied: map[string]bool{}}
-	c.started = httptest.NewServer(c)
-	t.Cleanup(c.started.Close)
+func newSeededCluster(t *testing.T) *seededCluster {
+	t.Helper()
+	cp := Shared.ControlPlane(t)
+	cp.ApplyCRDs(t, "../../kube/testdata/definitions")
+	c := &seededCluster{T: t, cp: cp, proxy: cp.Proxy(t), now: time.Now().UTC().Truncate(time.Second), uids: map[string]string{}}
+	c.clear()
+	t.Cleanup(c.clear)
 	return c
 }
 
-func (c *stillCluster) kubeconfig(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-		"clusters": [{"name": "c", "cluster": {"server": %q}}], "users": [{"name": "u", "user": {"token": "t"}}],
-		"contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "kube-system"}}]}`, c.started.URL)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func (c *stillCluster) add(resource, namespace, name string, fields object) {
-	o := object{"metadata": object{"name": name, "namespace": namespace, "uid": "uid-" + name, "resourceVersion": "1"}}
-	for key, value := range fields {
-		if key == "metadata" {
-			for k, v := range value.(object) {
-				o["metadata"].(object)[k] = v
-			}
-			continue
-		}
-		o[key] = value
-	}
-	c.lists[resource] = append(c.lists[resource], o)
-}
-
-func (c *stillCluster) pool(namespace, name, cidr string, allocations object) {
-	c.add("ippools", namespace, name, object{"spec": object{"range": cidr, "allocations": allocations}})
-}
-
-func (c *stillCluster) reserve(namespace, name string, spec object) {
-	c.add("overlappingrangeipreservations", namespace, name, object{"spec": spec})
-}
-
-func (c *stillCluster) pod(namespace, name, phase string, addresses ...string) {
-	var annotations object
-	if len(addresses) > 0 {
-		status, _ := json.Marshal([]object{{"name": "net", "ips": addresses}})
-		annotations = object{"k8s.v1.cni.cncf.io/network-status": string(status)}
-	}
-	c.add("pods", namespace, name, object{
-		"metadata": object{"annotations": annotations, "creationTimestamp": "2026-03-01T00:00:00Z"},
-		"spec":     object{"nodeName": "node1"}, "status": object{"phase": phase},
-	})
-}
-
-func (c *stillCluster) define(namespace, name, config string) {
-	c.add("network-attachment-definitions", namespace, name, object{"spec": object{"config": config}})
-}
-
-func (c *stillCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	last := parts[len(parts)-1]
-	for _, part := range parts {
-		if c.denied[part] {
-			fail(w, http.StatusForbidden, "Forbidden", last)
-			return
-		}
-	}
-	resources := []string{"ippools", "overlappingrangeipreservations", "pods", "nodes", "network-attachment-definitions", "servicecidrs"}
-	for _, resource := range resources {
-		if resource == last {
-			namespace := ""
-			if len(parts) > 2 && parts[len(parts)-3] == "namespaces" {
-				namespace = parts[len(parts)-2]
-			}
-			items := []object{}
-			for _, o := range c.lists[resource] {
-				if namespace == "" || o["metadata"].(object)["namespace"] == namespace {
-					items = append(items, o)
+// clear removes what tests have made.
+func (c *seededCluster) clear() {
+	c.Helper()
+	must := c.cp.Must(c)
+	for group, resources := range map[string][]string{
+		"/apis/whereabouts.cni.cncf.io/v1alpha1": {"ippools", "overlappingrangeipreservations", "nodeslicepools"},
+		"/apis/k8s.cni.cncf.io/v1":               {"network-attachment-definitions"},
+		"/api/v1":                                {"pods", "nodes"},
+	} {
+		for _, resource := range resources {
+			for _, o := range must.List(group + "/" + resource) {
+				path := group
+				if namespace := o.String("metadata", "namespace"); namespace != "" {
+					path += "/namespaces/" + namespace
 				}
+				must.Delete(path + "/" + resource + "/" + o.Name() + "?gracePeriodSeconds=0")
 			}
-			reply(w, http.StatusOK, object{"metadata": object{"resourceVersion": "1"}, "items": items})
-			return
 		}
 	}
-	for _, o := range c.lists[parts[len(parts)-2]] {
-		if m := o["metadata"].(object); m["name"] == last && (len(parts) < 4 || m["namespace"] == parts[len(parts)-3]) {
-			reply(w, http.StatusOK, o)
-			return
-		}
-	}
-	fail(w, http.StatusNotFound, "NotFound", last)
 }
 
-func fail(w http.ResponseWriter, code int, reason, name string) {
-	reply(w, code, object{
-		"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code,
-		"message": "you may not, or it is not there: " + name, "details": object{"name": name},
+// shell is a person who looks at it.
+func (c *seededCluster) shell() *shell {
+	s := newShell(c.T)
+	s.now = c.now
+	s.env["KUBECONFIG"] = c.kubeconfig()
+	return s
+}
+
+func (c *seededCluster) kubeconfig() string {
+	return c.cp.Kubeconfig(c, testenv.Options{Namespace: "kube-system", Via: c.proxy})
+}
+
+// ago is a time as records have it.
+func (c *seededCluster) ago(d time.Duration) string { return c.now.Add(-d).Format(time.RFC3339) }
+
+// deny has the API server refuse all of a resource.
+func (c *seededCluster) deny(resource string) {
+	c.proxy.Inject(testenv.Rule{
+		Match: testenv.Match{Path: "/" + resource}, Times: testenv.Always, Action: testenv.Answer(http.StatusForbidden),
 	})
 }
 
-func reply(w http.ResponseWriter, code int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body)
+// create makes an object, and its namespace.
+func (c *seededCluster) create(group, version, kind, resource, namespace string, o object) testenv.Object {
+	c.Helper()
+	must := c.cp.Must(c)
+	path := "/apis/" + group + "/" + version
+	o["apiVersion"], o["kind"] = group+"/"+version, kind
+	if group == "" {
+		path, o["apiVersion"] = "/api/"+version, version
+	}
+	if namespace != "" {
+		err := c.cp.Client().Create(c.Context(), "/api/v1/namespaces", object{"metadata": object{"name": namespace}}, nil)
+		if code := testenv.StatusCode(err); err != nil && code != http.StatusConflict {
+			c.Fatal(err)
+		}
+		path += "/namespaces/" + namespace
+	}
+	return must.Create(path+"/"+resource, o)
+}
+
+const records = "whereabouts.cni.cncf.io"
+
+func (c *seededCluster) pool(namespace, name, cidr string, allocations object) {
+	c.Helper()
+	c.create(records, "v1alpha1", "IPPool", "ippools", namespace, object{
+		"metadata": object{"name": name}, "spec": object{"range": cidr, "allocations": allocations},
+	})
+}
+
+func (c *seededCluster) reserve(namespace, name string, spec object) {
+	c.Helper()
+	c.create(records, "v1alpha1", "OverlappingRangeIPReservation", "overlappingrangeipreservations", namespace, object{
+		"metadata": object{"name": name}, "spec": spec,
+	})
+}
+
+func (c *seededCluster) pod(namespace, name, phase string, addresses ...string) {
+	c.Helper()
+	status, err := json.Marshal([]object{{"name": "net", "ips": addresses}})
+	if err != nil {
+		c.Fatal(err)
+	}
+	made := c.create("", "v1", "Pod", "pods", namespace, object{
+		"metadata": object{"name": name, "annotations": object{"k8s.v1.cni.cncf.io/network-status": string(status)}},
+		"spec":     object{"nodeName": "node1", "containers": []any{object{"name": "c", "image": "i"}}},
+	})
+	c.uids[namespace+"/"+name] = made.String("metadata", "uid")
+	c.cp.Must(c).Patch("/api/v1/namespaces/"+namespace+"/pods/"+name+"/status", testenv.MergePatch, object{"status": object{"phase": phase}})
+}
+
+func (c *seededCluster) define(namespace, name, config string) {
+	c.Helper()
+	c.create("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition", "network-attachment-definitions", namespace, object{
+		"metadata": object{"name": name}, "spec": object{"config": config},
+	})
 }
 
 // watch runs show --watch; before each next look it asks whether to go on.
