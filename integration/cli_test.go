@@ -22,7 +22,7 @@ type said struct {
 func commandLine(t *testing.T, name string, args ...string) said {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.Symlink(binary, path); err != nil {
+	if err := os.Symlink(suite.Binary, path); err != nil {
 		t.Fatal(err)
 	}
 	return execute(t, exec.Command(path, args...))
@@ -79,7 +79,7 @@ func TestAllRolesAreListed(t *testing.T) {
 func TestAnotherNameIsTheCommandLine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "anything")
-	if err := os.Symlink(binary, path); err != nil {
+	if err := os.Symlink(suite.Binary, path); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path)

@@ -34,7 +34,7 @@ type cluster struct {
 // newCluster also has the test end with a check of all records.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	return newClusterOn(t, controlPlane(t))
+	return newClusterOn(t, suite.ControlPlane(t))
 }
 
 func newClusterOn(t *testing.T, cp *testenv.ControlPlane) *cluster {

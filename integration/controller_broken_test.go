@@ -71,7 +71,7 @@ func TestControllerTellsWhatIsWrongWithDefinitions(t *testing.T) {
 	}
 	select {
 	case <-r.done:
-		t.Errorf("the controller has ended:\n%s", r.log.text())
+		t.Errorf("the controller has ended:\n%s", r.log.String())
 	default:
 	}
 }

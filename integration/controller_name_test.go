@@ -20,12 +20,14 @@ func TestControllerByItsOldName(t *testing.T) {
 	s.addNodes("node-a")
 	s.define("default", "storage", s.sliced("storage", "10.5.0.0/26", "/26", nil))
 	old := filepath.Join(t.TempDir(), "node-slice-controller")
-	if err := os.Symlink(binary, old); err != nil {
+	if err := os.Symlink(suite.Binary, old); err != nil {
 		t.Fatal(err)
 	}
 	for name, start := range map[string]func() *controller{
-		"file":       func() *controller { return s.controlAs(old, "--listen", "127.0.0.1:0") },
-		"subcommand": func() *controller { return s.controlAs(binary, "node-slice-controller", "--listen", "127.0.0.1:0") },
+		"file": func() *controller { return s.controlAs(old, "--listen", "127.0.0.1:0") },
+		"subcommand": func() *controller {
+			return s.controlAs(suite.Binary, "node-slice-controller", "--listen", "127.0.0.1:0")
+		},
 	} {
 		r := start()
 		url := s.served(r)
@@ -48,7 +50,7 @@ func TestControllerThatCannotReadIsNotReady(t *testing.T) {
 	denied := s.watched.Inject(testenv.Rule{
 		Match: testenv.Match{Path: "/nodes$"}, Times: testenv.Always, Action: testenv.Answer(http.StatusForbidden),
 	})
-	url := s.served(s.controlAs(binary, "controller", "--listen", "127.0.0.1:0"))
+	url := s.served(s.controlAs(suite.Binary, "controller", "--listen", "127.0.0.1:0"))
 	s.eventually("/readyz names what cannot be read", func() bool {
 		code, text := get(url + "/readyz")
 		return code == http.StatusServiceUnavailable && strings.Contains(text, "nodes") && strings.Contains(text, "403")
@@ -67,7 +69,7 @@ func (s *sliceScene) served(r *controller) string {
 	s.t.Helper()
 	url := ""
 	s.eventually("the controller serves metrics", func() bool {
-		if found := servedAt.FindStringSubmatch(r.log.text()); found != nil {
+		if found := servedAt.FindStringSubmatch(r.log.String()); found != nil {
 			url = "http://" + found[1]
 		}
 		return url != ""

@@ -60,7 +60,7 @@ func TestRightsOfTheController(t *testing.T) {
 		}
 	}
 	if len(used) == 0 {
-		t.Errorf("nothing was requested:\n%s", r.log.text())
+		t.Errorf("nothing was requested:\n%s", r.log.String())
 	}
 }
 

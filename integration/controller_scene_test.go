@@ -1,10 +1,8 @@
 package integration
 
 import (
-	"bytes"
 	"fmt"
 	"os/exec"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -42,30 +40,13 @@ func newSliceSceneOn(t *testing.T, cp *testenv.ControlPlane) *sliceScene {
 type controller struct {
 	cmd  *exec.Cmd
 	done chan struct{}
-	log  lockedBuffer
-}
-
-type lockedBuffer struct {
-	sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.Lock()
-	defer b.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *lockedBuffer) text() string {
-	b.Lock()
-	defer b.Unlock()
-	return b.Buffer.String()
+	log  testenv.Buffer
 }
 
 // control starts a controller, which ends with the test.
 func (s *sliceScene) control(arguments ...string) *controller {
 	s.t.Helper()
-	return s.controlAs(binary, append([]string{"controller", "--listen", ""}, arguments...)...)
+	return s.controlAs(suite.Binary, append([]string{"controller", "--listen", ""}, arguments...)...)
 }
 
 // controlAs starts a controller from a file, which ends with the test.
@@ -82,7 +63,7 @@ func (s *sliceScene) controlAs(file string, arguments ...string) *controller {
 	s.t.Cleanup(func() {
 		r.kill()
 		if s.t.Failed() {
-			s.t.Logf("controller %d:\n%s", r.cmd.Process.Pid, r.log.text())
+			s.t.Logf("controller %d:\n%s", r.cmd.Process.Pid, r.log.String())
 		}
 	})
 	return r

@@ -181,7 +181,7 @@ func TestControllerLeavesAtOnce(t *testing.T) {
 	}
 	<-r.done
 	if code := r.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("exit code %d\n%s", code, r.log.text())
+		t.Errorf("exit code %d\n%s", code, r.log.String())
 	}
 	t.Logf("it took %v", time.Since(began))
 }

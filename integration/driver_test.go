@@ -122,7 +122,7 @@ type process struct {
 
 func (n node) start(t testing.TB, c call) *process {
 	t.Helper()
-	p := &process{t: t, call: c, cmd: exec.Command(cmp.Or(n.plugin, binary))}
+	p := &process{t: t, call: c, cmd: exec.Command(cmp.Or(n.plugin, suite.Binary))}
 	p.cmd.Env = n.environment(c)
 	p.cmd.Stdin = bytes.NewReader(encode(t, c.config))
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr

@@ -48,7 +48,7 @@ func (c *cluster) installAs(t *testing.T, n node, account string) *installation 
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.cmd = exec.Command(binary, "install", "--listen=", "--service-account", account)
+	i.cmd = exec.Command(suite.Binary, "install", "--listen=", "--service-account", account)
 	i.cmd.Env = []string{
 		"CNI_BIN_DIR=" + filepath.Join(i.root, "bin"), "CNI_CONF_DIR=" + filepath.Join(i.root, "net.d"), "NODENAME=" + n.name,
 		"KUBERNETES_SERVICE_HOST=" + server.Hostname(), "KUBERNETES_SERVICE_PORT=" + server.Port(),

@@ -30,7 +30,7 @@ import (
 // netnsPlugins builds the reference CNI plugins once, beside the binary under
 // test, with which they are removed.
 var netnsPlugins = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join(filepath.Dir(binary), "cni")
+	dir := filepath.Join(filepath.Dir(suite.Binary), "cni")
 	cmd := exec.Command("go", "build", "-C", "cniplugins", "-buildvcs=false", "-o", dir+"/", "tool")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -62,7 +62,7 @@ func newNetnsNode(t *testing.T) *netnsNode {
 	n.exec = &netnsExec{
 		DefaultExec: invoke.DefaultExec{RawExec: &invoke.RawExec{}, PluginDecoder: cniversion.PluginDecoder{}},
 		space:       space,
-		path:        []string{plugins, filepath.Dir(binary)},
+		path:        []string{plugins, filepath.Dir(suite.Binary)},
 		env: []string{
 			"NODENAME=" + dirs.name, "WHEREABOUTS_RUN_DIR=" + dirs.runDir, "WHEREABOUTS_STATE_DIR=" + dirs.stateDir,
 		},

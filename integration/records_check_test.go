@@ -62,7 +62,7 @@ func TestTheCheckOfRecordsSeesFaults(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &cluster{t: t, cp: controlPlane(t), halves: map[string]bool{}}
+			c := &cluster{t: t, cp: suite.ControlPlane(t), halves: map[string]bool{}}
 			c.namespace = c.cp.Namespace(t)
 			test.seed(c)
 			seen := &notes{TB: t}

@@ -100,7 +100,7 @@ func TestSlicesOfTheOlderVersion(t *testing.T) {
 	for _, definitions := range []string{"definitions that ship", "old definitions"} {
 		t.Run(definitions, func(t *testing.T) {
 			t.Parallel()
-			cp := controlPlane(t)
+			cp := suite.ControlPlane(t)
 			if definitions == "old definitions" {
 				cp = oldControlPlane(t)
 			}

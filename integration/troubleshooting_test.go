@@ -97,7 +97,7 @@ func TestTroubleshootingCommands(t *testing.T) {
 		n.add(t, pod("web-0"), net).ok(t)
 	}
 	file := filepath.Join(t.TempDir(), "ip-control")
-	if err := os.Symlink(binary, file); err != nil {
+	if err := os.Symlink(suite.Binary, file); err != nil {
 		t.Fatal(err)
 	}
 	tried := []string{}

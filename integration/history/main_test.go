@@ -1,43 +1,11 @@
 package history
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 )
 
-// binary is the path of the program under test, called as runtimes call it.
-var binary string
+var suite = testenv.Suite{Repository: "../.."}
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "whereabouts-history-")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "whereabouts")
-		err = build(binary)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "history:", err)
-		return 1
-	}
-	return m.Run()
-}
-
-// build takes another program if WHEREABOUTS_BINARY names one: to see that the
-// tests find what is wrong with it.
-func build(path string) error {
-	if other := os.Getenv("WHEREABOUTS_BINARY"); other != "" {
-		return os.Symlink(other, path)
-	}
-	cmd := exec.Command("go", "build", "-o", path, ".")
-	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the program under test: %w\n%s", err, out)
-	}
-	return nil
-}
+func TestMain(m *testing.M) { suite.Main(m) }

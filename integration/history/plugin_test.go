@@ -106,7 +106,7 @@ func (n *node) start(c call) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{node: n, call: c, cmd: exec.Command(binary)}
+	p := &process{node: n, call: c, cmd: exec.Command(suite.Binary)}
 	p.cmd.Env = n.environment(c)
 	p.cmd.Stdin = bytes.NewReader(stdin)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr

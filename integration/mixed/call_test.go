@@ -61,7 +61,7 @@ type process struct {
 
 // start runs the node's plugin as a runtime does.
 func (n *node) start(verb string, s sandbox, net network) (*process, error) {
-	p := &process{verb: verb, cmd: exec.Command(binary)}
+	p := &process{verb: verb, cmd: exec.Command(suite.Binary)}
 	p.cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "CNI_COMMAND=" + verb, "CNI_PATH=/opt/cni/bin", "NODENAME=" + n.name,
 		"WHEREABOUTS_RUN_DIR=" + n.runDir, "WHEREABOUTS_STATE_DIR=" + n.stateDir,

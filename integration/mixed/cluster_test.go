@@ -1,14 +1,12 @@
 package mixed
 
 import (
-	"bytes"
 	"context"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/whereabouts-cni/whereabouts/integration/testenv"
 )
@@ -56,25 +54,7 @@ type child struct {
 	proxy *testenv.Proxy
 	cmd   *exec.Cmd
 	done  chan struct{}
-	log   safeBuffer
-}
-
-// safeBuffer may be read while the child writes.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+	log   testenv.Buffer
 }
 
 // reconcile starts the built program.
@@ -86,7 +66,7 @@ func (w *world) reconcile(args ...string) *child {
 	if err := os.WriteFile(flat, []byte(encode(Object{"kubernetes": Object{"kubeconfig": kubeconfig}})), 0o600); err != nil {
 		w.Fatal(err)
 	}
-	c.cmd = exec.Command(binary, append([]string{
+	c.cmd = exec.Command(suite.Binary, append([]string{
 		"reconcile", "--kubeconfig", kubeconfig, "--listen", "", "--schedule-file", "/nonexistent", "--flat-file", flat,
 	}, args...)...)
 	c.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}

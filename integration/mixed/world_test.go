@@ -88,7 +88,7 @@ type world struct {
 // newWorld shares its control plane with other tests.
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	cp := sharedControlPlane(t)
+	cp := suite.ControlPlane(t)
 	return &world{TB: t, cp: cp, namespace: cp.Namespace(t)}
 }
 

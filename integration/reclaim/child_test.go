@@ -1,13 +1,11 @@
 package reclaim
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -22,25 +20,7 @@ type child struct {
 	world *world
 	cmd   *exec.Cmd
 	done  chan struct{}
-	log   safeBuffer
-}
-
-// safeBuffer may be read while the child writes.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+	log   testenv.Buffer
 }
 
 // viaProxy is the kubeconfig of clean-up.
@@ -69,7 +49,7 @@ func (w *world) start(args ...string) *child {
 func (w *world) startWith(kubeconfig string, args ...string) *child {
 	w.Helper()
 	full := append([]string{"reconcile", "--kubeconfig", kubeconfig, "--listen", "", "--schedule-file", "/nonexistent", "--flat-file", w.flatFile()}, args...)
-	c := &child{world: w, cmd: exec.Command(binary, full...), done: make(chan struct{})}
+	c := &child{world: w, cmd: exec.Command(suite.Binary, full...), done: make(chan struct{})}
 	c.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	c.cmd.Stdout, c.cmd.Stderr = &c.log, &c.log
 	c.run()

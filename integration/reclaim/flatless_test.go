@@ -14,7 +14,7 @@ func TestReservationIsMadeAgainWithoutAFlatFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := &child{world: w, done: make(chan struct{})}
-	c.cmd = exec.Command(binary, "reconcile", "--kubeconfig", w.viaProxy(), "--listen", "", "--schedule", rarely, "--grace", "2s")
+	c.cmd = exec.Command(suite.Binary, "reconcile", "--kubeconfig", w.viaProxy(), "--listen", "", "--schedule", rarely, "--grace", "2s")
 	c.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	c.cmd.Stdout, c.cmd.Stderr = &c.log, &c.log
 	c.run()

@@ -30,7 +30,7 @@ func encode(tb interface {
 
 // call runs the plugin once, as a runtime does.
 func (m machine) call(verb string, p *pod, n network) (stdout []byte, err error) {
-	cmd := exec.Command(binary)
+	cmd := exec.Command(suite.Binary)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "CNI_COMMAND=" + verb, "CNI_PATH=/opt/cni/bin", "NODENAME=" + m.name,
 		"WHEREABOUTS_RUN_DIR=" + m.runDir, "WHEREABOUTS_STATE_DIR=" + m.stateDir,

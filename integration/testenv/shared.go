@@ -33,13 +33,18 @@ type Shared struct {
 // Main runs the tests, ends the control plane and exits the process.
 func (s *Shared) Main(m *testing.M) {
 	code := m.Run()
-	if s.cp != nil {
-		if err := s.cp.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, "testenv:", err)
-			code = max(code, 1)
-		}
+	if err := s.close(); err != nil {
+		fmt.Fprintln(os.Stderr, "testenv:", err)
+		code = max(code, 1)
 	}
 	os.Exit(code)
+}
+
+func (s *Shared) close() error {
+	if s.cp == nil {
+		return nil
+	}
+	return s.cp.Close()
 }
 
 // ControlPlane answers the package's control plane.

@@ -84,10 +84,8 @@ func TestMissingMetricsAreSeen(t *testing.T) {
 func startRoles(t *testing.T) (urls map[string]string, call func()) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "whereabouts")
-	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Dir = repository
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, text)
+	if err := testenv.BuildProgram(repository, binary); err != nil {
+		t.Fatal(err)
 	}
 	cp := testenv.Start(t)
 	cp.ApplyCRDs(t, repository+"/manifests/crds")
