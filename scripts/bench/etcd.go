@@ -45,7 +45,7 @@ func (s *site) recordedInEtcd(ctx context.Context) (holders, map[string]string, 
 		}
 	}
 	for _, r := range stored.Reservations {
-		if r.Network == s.namespace {
+		if r.Space == s.namespace {
 			reserved[reservationName(r.Address)] = r.ContainerID
 		}
 	}
