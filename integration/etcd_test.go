@@ -230,3 +230,38 @@ func TestThreeMembers(t *testing.T) {
 	t.Logf("%d pods came and went, %d ADDs were killed", c.rounds.Load(), c.kills.Load())
 	etcdIsEmpty(t, cluster.Endpoints())
 }
+
+// While etcd is away DEL succeeds and is queued; the next call on the host carries it out,
+// and what was added again meanwhile stays.
+func TestReleaseQueueOnEtcd(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.StartEtcd(t, 1)
+	n, config := newNode(t, "host-1"), inEtcd(cluster.Endpoints(), Object{"range": "10.23.0.0/24"})
+	n.add(t, pod("a"), config).gets(t, "10.23.0.1/24")
+	n.add(t, pod("b"), config).gets(t, "10.23.0.2/24")
+
+	cluster.Members[0].Kill()
+	for _, name := range []string{"a", "b"} {
+		n.del(t, pod(name), config).ok(t)
+	}
+	if queued := n.queued(t); len(queued) != 2 {
+		t.Errorf("queued are %v, want both releases", queued)
+	}
+	if err := cluster.Members[0].Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Members[0].WaitHealthy(); err != nil {
+		t.Fatal(err)
+	}
+
+	// The same container again: its queued release is of the time before.
+	again := n.add(t, pod("b"), config).gets(t, "10.23.0.2/24")
+	if queued := n.queued(t); len(queued) > 0 {
+		t.Errorf("%v are queued after a call", queued)
+	}
+	n.check(t, pod("b"), config, again.result).ok(t)
+	newNode(t, "host-2").add(t, pod("c"), config).gets(t, "10.23.0.1/24")
+	newNode(t, "host-2").del(t, pod("c"), config).ok(t)
+	n.del(t, pod("b"), config).ok(t)
+	etcdIsEmpty(t, cluster.Endpoints())
+}
